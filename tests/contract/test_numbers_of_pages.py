@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS
 from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
 from azure_scheduled_events_exporter.polling import document_reader, state
 from azure_scheduled_events_exporter.polling.clock import AGREES_SECONDS
-from azure_scheduled_events_exporter.polling.schedule import HANGING_SECONDS
+from azure_scheduled_events_exporter.polling.liveness import HANGING_SECONDS
 from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.wording import LONGEST_TEXT
 from support.paths import ROOT

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.messages import plain
 from azure_scheduled_events_exporter.http_server.web_config import load
-from azure_scheduled_events_exporter.polling.schedule import HANGS
+from azure_scheduled_events_exporter.polling.liveness import HANGS
 
 from .api import Api, WrongAnswerError
 from .finding import EXPORTER_PAGE, Finding, Findings, Mark, note, ok, skipped, warning, wrong

@@ -17,7 +17,7 @@ Clock = Callable[[], Timestamp]
 """Returns the current time; a test or a simulation may pass one of its own."""
 
 AGREES_SECONDS = 1.5
-"""A clock that differs from IMDS' by less agrees with it: its Date header has whole seconds."""
+"""Two clocks that differ by less agree: IMDS sends its time in whole seconds."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -33,20 +33,19 @@ def system_clock() -> Clock:
 
 
 def since_boot() -> Callable[[], float]:
-    """Return what reads the clock since boot, or the monotonic clock where there is none."""
-    if _seconds_since_boot() is None:
-        return time.monotonic
-    if sys.platform == "win32":
-        return lambda: _seconds_since_boot() or 0.0  # never None here
-    return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    """Return a function that reads the clock since boot, or the monotonic clock if there is none.
+
+    The clock since boot counts suspended time too.
+    """
+    return _since_boot() or time.monotonic
 
 
 class ImdsClock:
     """This machine's clock, with the wall clock corrected to that of IMDS.
 
-    NotBefore is a time by the clock of IMDS, and all VMs of a fleet compare their times with each
-    other. So kinds, countdowns, metrics and alerts use one clock, even if that of a VM is wrong.
-    Before the first answer it is the machine's own.
+    NotBefore is a time by the clock of IMDS, and the times of all VMs of a fleet are compared with
+    each other. So kinds, countdowns, metrics and alerts use this clock, even if that of a VM is
+    wrong. Before the first answer of IMDS, it is the machine's clock.
     """
 
     def __init__(self, machine: Clock) -> None:
@@ -60,18 +59,17 @@ class ImdsClock:
         return Timestamp(now.wall + self.offset, now.monotonic, now.boot_id)
 
     def follow(self, recorded: Timestamp) -> None:
-        """Take over the correction that another process of this VM had when it recorded a moment.
+        """Take over the correction of another process of this VM, which recorded its time.
 
-        For a command, which reads the moment in the journal of the exporter. A moment of an earlier
-        boot changes nothing.
+        For a command: it reads the moment ``recorded`` in the journal of the exporter. A moment of
+        an earlier boot changes nothing.
         """
         now = self._machine()
         if recorded.boot_id == now.boot_id:
-            ahead = recorded.wall + now.since(recorded) - now.wall
-            self.offset = 0.0 if abs(ahead) < AGREES_SECONDS else ahead
+            self.offset = _correction(recorded.wall + now.since(recorded) - now.wall)
 
     def correct(self, imds_time: float | None) -> None:
-        """Take ``imds_time``, which IMDS has just sent in whole seconds, as the time.
+        """Correct the clock to ``imds_time``, which IMDS has just sent in whole seconds.
 
         The offset changes only if it no longer agrees, so that times do not jump back and forth.
         None, if IMDS has sent no time, changes nothing.
@@ -80,8 +78,14 @@ class ImdsClock:
             return
         ahead = imds_time + 0.5 - self._machine().wall  # in the middle of its second
         if abs(ahead - self.offset) >= AGREES_SECONDS:
-            # Where the machine's clock agrees with that of IMDS, it is used as it is.
-            self.offset = 0.0 if abs(ahead) < AGREES_SECONDS else ahead
+            self.offset = _correction(ahead)
+
+
+def _correction(ahead: float) -> float:
+    """Return the offset of a clock that is so many seconds ahead; 0 if the clocks agree."""
+    if abs(ahead) < AGREES_SECONDS:
+        return 0.0
+    return ahead
 
 
 def _boot_id() -> str:
@@ -91,17 +95,22 @@ def _boot_id() -> str:
     """
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
-    seconds = _seconds_since_boot()
+    read_clock = _since_boot()
+    if read_clock is None:
+        return ""
+    booted_at = time.time() - read_clock()
     # In steps of half a minute, because a correction of the wall clock moves this time. If it moves
     # over an edge between two steps, the next start of this process takes the boot for another one.
-    return "" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}"
+    return f"booted-{round(booted_at / 30)}"
 
 
-def _seconds_since_boot() -> float | None:
-    """Return the seconds since boot, suspended time included; None where no clock has them."""
+def _since_boot() -> Callable[[], float] | None:
+    """Return a function that reads the clock since boot; None if this system has no such clock."""
     if sys.platform == "win32":
         # Not Python's monotonic clock: only in some versions does it count from boot.
         ticks = ctypes.windll.kernel32.GetTickCount64
         ticks.restype = ctypes.c_ulonglong
-        return float(ticks()) / 1000
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None
+        return lambda: float(ticks()) / 1000  # it counts milliseconds
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    return None

@@ -2,7 +2,7 @@
 
 Some nodes answer with an empty body if there are no events. But an empty body while events are
 current is more likely a fault than their end, so it is believed only after some polls. Must not
-know what a document changes: ``polling.state`` derives that.
+decide what a document changes: ``polling.state`` does.
 """
 
 import logging
@@ -19,11 +19,11 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 FIRST_TIMEOUT_SECONDS = 130.0
 """Time limit of the first request, in seconds.
 
-It enables Scheduled Events, which takes IMDS up to two minutes.
+The first request enables Scheduled Events for the VM, which takes IMDS up to two minutes.
 """
 
-ENABLED_SECONDS = 86400.0
-"""Azure disables Scheduled Events after so long without a request."""
+DISABLED_AFTER_SECONDS = 86400.0
+"""After so long without a request, Azure disables Scheduled Events for the VM."""
 
 MOST_STORED = 65_536
 """The largest body that is stored, in bytes. One event of a hundred VMs has 4 kB."""
@@ -32,10 +32,12 @@ _STORED_HEADERS = ("Date", "Content-Type", "Server")
 """Response headers that are stored with a document."""
 
 EMPTY_POLLS = 3
-"""While events are current, empty bodies are believed from this one in a row on."""
+"""While events are current, an empty body is believed when so many have come in a row.
+
+And not sooner than :data:`EMPTY_SECONDS` after the first of them.
+"""
 
 EMPTY_SECONDS = 5.0
-"""And not sooner than so long after the first of them, in seconds."""
 
 
 @dataclass(eq=False)
@@ -44,10 +46,10 @@ class DocumentReader:
 
     Attributes:
         client: sends the requests.
-        timeout: limit of a request to an IMDS that has enabled Scheduled Events, in seconds.
+        timeout: limit of a request after Scheduled Events were enabled, in seconds.
         clock: the current time.
-        keep: writes a document to the journal, also one that cannot be read.
-        log: where a document that is not believed is logged.
+        keep: writes a body, readable or not, to the journal; :meth:`store` calls it.
+        log: where it is logged that an empty body is not believed.
     """
 
     client: ImdsClient
@@ -58,12 +60,12 @@ class DocumentReader:
 
     def __post_init__(self) -> None:
         self._body: bytes | None = None  # the last one
-        self._document: Document | None = None  # what `_body` is; None if that is no document
-        # Why there is no document, or what of it cannot be read. Before the first body, only a 304
-        # is an answer that has no document.
+        self._document: Document | None = None  # what is in `_body`; None if it cannot be read
+        # Why there is no document, or what of it cannot be read. A 304 (unchanged) before the first
+        # body is the only answer that leaves this text as it is here.
         self._fault = "a 304 (unchanged) before it ever sent one"
-        self._is_stored = False  # whether `_body` is in the journal
-        self._empty_polls = 0  # the last ones in a row with an empty body while events were current
+        self._is_stored = False  # whether store() has handled `_body`
+        self._empty_polls = 0  # how many empty bodies came in a row while events were current
         self._empty_since = self.clock()  # when the first of these came
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
 
@@ -71,11 +73,13 @@ class DocumentReader:
     def next_timeout(self) -> float:
         """The time limit of the next request, in seconds.
 
-        It is long before the first answer, and after :data:`ENABLED_SECONDS` without one: IMDS may
-        have to enable Scheduled Events before it answers.
+        It is long before the first answer, and :data:`DISABLED_AFTER_SECONDS` after the last one:
+        IMDS may have to enable Scheduled Events before it answers.
         """
-        if self._answered and self.clock().since(self._answered) < ENABLED_SECONDS:
-            return self.timeout
+        if self._answered is not None:
+            unanswered_for = self.clock().since(self._answered)
+            if unanswered_for < DISABLED_AFTER_SECONDS:
+                return self.timeout
         return max(FIRST_TIMEOUT_SECONDS, self.timeout)
 
     def read(self, *, has_events: bool) -> Document | None:
@@ -85,7 +89,8 @@ class DocumentReader:
         are current.
 
         Raises:
-            ImdsError: it sends no Scheduled Events document.
+            ImdsError: IMDS sends no answer, a refusal, or something else than a document.
+            Stopped: the client was stopped.
         """
         body = self.client.scheduled_events(self.next_timeout)
         now = self.clock()
@@ -98,13 +103,16 @@ class DocumentReader:
         if self._empty_polls == 1:
             self._empty_since = now
             self.log.warning("empty body while events are current: not believed yet")
-        is_believed = (
-            self._empty_polls >= EMPTY_POLLS and now.since(self._empty_since) >= EMPTY_SECONDS
-        )
-        return document if is_believed else None
+        if self._empty_polls < EMPTY_POLLS or now.since(self._empty_since) < EMPTY_SECONDS:
+            return None
+        return document
 
     def _parsed(self, body: bytes | None) -> Document:
-        """Return the document in ``body``, or the last one if ``body`` is None (unchanged)."""
+        """Return the document in ``body``, or the last one if ``body`` is None (unchanged).
+
+        Raises:
+            ImdsError: it is no document, or there is no last one.
+        """
         if body is not None and body != self._body:
             self._body = body
             self._document = None
@@ -120,12 +128,12 @@ class DocumentReader:
         return self._document
 
     def store(self, vm_name: str) -> None:
-        """Write the last body to the journal, once.
+        """Write the last body to the journal, unless an earlier call has done so.
 
         It is stored with this VM's name and, if it is unreadable, with the reason. A body larger
         than :data:`MOST_STORED` is not stored: it may differ at every poll, and fill the disk.
 
-        Call it after the poll that has read it: the client still has the headers of that answer.
+        Call it after each :meth:`read`, while the client still has the headers of that answer.
         """
         if self._is_stored or self._body is None or len(self._body) > MOST_STORED:
             return

@@ -1,6 +1,7 @@
 """Reads what the kernel counts about TCP, and keeps the readings of the last minute.
 
-``core.impact`` interprets them. Linux only: elsewhere nothing is known, and nothing fails.
+``core.impact`` computes from them what an event did to connections. Only Linux shows the counters:
+on another system the readings have no values.
 """
 
 from collections import deque
@@ -22,33 +23,37 @@ LOOK_SECONDS = 5.0
 def tcp_counter(text: bytes, group: bytes, name: bytes) -> int | None:
     """Return a counter from ``/proc/net/snmp`` or ``/proc/net/netstat``; None if it is not there.
 
-    Each group has two lines that begin with its name: one of names, and one of values.
+    ``text`` has two lines for each group of counters: ``Tcp: RtoAlgorithm RtoMin …`` with their
+    names, and ``Tcp: 1 200 …`` with their values.
     """
     lines = [line.split() for line in text.splitlines() if line.startswith(group + b":")]
-    if len(lines) != 2 or name not in lines[0]:  # noqa: PLR2004 - names and values
-        return None
-    values = dict(zip(*lines, strict=False))  # a value may be missing
     try:
-        return int(values[name])
-    except (KeyError, ValueError):
+        names, values = lines
+        return int(values[names.index(name)])
+    except (ValueError, IndexError):  # a line, the name or the value is missing, or is no number
         return None
 
 
 @dataclass(eq=False)
 class Kernel:
-    """The readings of the last minute. One thread uses it."""
+    """Reads the counters, and keeps the readings of the last minute. One thread uses it.
+
+    Attributes:
+        clock: the current time.
+        folder: where the files ``snmp`` and ``netstat`` are.
+    """
 
     clock: Clock
     folder: Path = NETWORK
 
     def __post_init__(self) -> None:
-        self._readings: deque[Readings] = deque()
+        self._readings: deque[Readings] = deque()  # the oldest first
 
     def look(self, *, is_changed: bool) -> Counted | None:
         """Read the counters; return them with the earlier readings that they are compared with.
 
-        Call it at each poll. The counters are read if the document ``is_changed``, and every
-        :data:`LOOK_SECONDS`. Otherwise the result is None.
+        Call it for each document. The counters are read if the document ``is_changed``, and every
+        :data:`LOOK_SECONDS`. Otherwise nothing is read, and the result is None.
         """
         now = self.clock()
         last = None
@@ -76,7 +81,7 @@ class Kernel:
         return oldest
 
     def _read(self, now: Timestamp) -> Readings:
-        """Return the counters as of ``now``; without values if they cannot be read."""
+        """Return the counters at ``now``; without values if they cannot be read."""
         try:
             snmp = (self.folder / "snmp").read_bytes()
             netstat = (self.folder / "netstat").read_bytes()

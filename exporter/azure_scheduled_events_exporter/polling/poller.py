@@ -1,9 +1,9 @@
 """Runs the poll steps in order.
 
 One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing
-is reported before it is on disk (for a disk that fails, see ``journal.journal``). What is on disk
-is also published in between. Decisions are in pure modules. Everything that waits is an argument.
-One thread runs it.
+is reported before it is on disk (for a disk that fails, see ``journal.journal``). Each step that
+writes to the journal is followed by a publication, so readers need not wait for the end of the
+poll. Decisions are in pure modules. One thread runs it.
 """
 
 import logging
@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.approval.sender import ApprovalSender, answ
 from azure_scheduled_events_exporter.core.approvals import mark_requested
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -23,14 +24,15 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Deliveries, Polls,
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document_reader import DocumentReader
-from .schedule import HANGS, Liveness, PollSchedule
+from .liveness import HANGS, Liveness
+from .schedule import PollSchedule
 from .state import JOURNAL_SECONDS, QUICK_JOURNAL_SECONDS, ExporterState
 
 if TYPE_CHECKING:  # loaded only by an exporter that pushes alerts: it takes memory
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 
 CLOCK_TOLERANCE_SECONDS = 300.0
-"""If the wall clock differs more than this from that of IMDS, no history is removed by it."""
+"""If the clock differs more than this from that of IMDS, no old history is removed."""
 
 ANSWER_SECONDS = 0.2
 """For how long a poll waits for the answer to an approval.
@@ -39,9 +41,9 @@ One that comes later is recorded by the next poll.
 """
 
 ANSWER_POLL_SECONDS = 1.0
-"""Longest time between polls while an approval is unanswered or the journal is not read.
+"""While an approval is unanswered or the journal is not read, polls are at most so far apart.
 
-The interval may be longer.
+The configured interval may be longer.
 """
 
 
@@ -53,7 +55,7 @@ class PollResult:
         outcome: OK, or what failed.
         reason: the part of ``failure`` that stays the same while the cause does; ``""`` if all is
             well.
-        failure: what failed, for people.
+        failure: what failed, for people; ``""`` likewise.
         has_read: whether a document was read, of which a part may be unreadable.
         bug: an error of this program, whose traceback is logged.
     """
@@ -84,10 +86,11 @@ class Poller:
         client: sends the requests for documents.
         approvals: sends what a policy or an operator wants approved.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
-        identity: returns this VM in the instance metadata, as far as IMDS has told; any thread may
-            learn it. Each poll uses what is known at its beginning.
+        identity: returns this VM in the instance metadata; None until IMDS has told it. It is asked
+            at the beginning of each poll.
         correct_clock: corrects the state's clock to the time that IMDS has just sent.
-        expects_events: whether events may be current that no document of this run has shown.
+        expects_events: returns whether events may be current that the journal does not know: then
+            an empty body is not believed at once.
         liveness: tells whether polls hang. Any thread may read it.
         snapshot: what was published last. Any thread may read it.
     """
@@ -113,15 +116,15 @@ class Poller:
         )
         self._polls = Polls()
         self._approved = False  # whether IMDS has accepted an approval in this poll
-        self._reason = ""  # why polls fail, "" while they succeed
-        self._failed_at = self._clock()  # since when polls fail, if they do
+        self._reason = ""  # PollResult.reason of the last poll
+        self._failed_at = self._clock()  # since when polls fail; meaningless while they succeed
         self.snapshot = Snapshot()
         self._publish()
 
     def begin(self) -> None:
         """Publish what the journal has, if it is read within :data:`QUICK_JOURNAL_SECONDS`.
 
-        Call it before anybody reads the snapshot.
+        Call it before the first :meth:`run`, and before anybody reads the snapshot.
         """
         if self.state.take_journal(QUICK_JOURNAL_SECONDS):
             self._publish()
@@ -130,8 +133,14 @@ class Poller:
         """Poll at the configured rate until the process is to end."""
         spacing = self.client.rate_limiter.spacing
         schedule = PollSchedule(self.state.config.poll_interval, self._clock().monotonic, spacing)
-        while not self.state.wait(self.liveness.expect(schedule.due - self._clock().monotonic)):
-            self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)  # what it may wait for
+        while True:
+            time_left = schedule.due - self._clock().monotonic
+            self.liveness.expect(time_left)
+            is_to_end = self.state.wait(time_left)
+            if is_to_end:
+                return
+            # The longest that a poll waits: for a document, and for the answer to an approval.
+            self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
@@ -146,14 +155,14 @@ class Poller:
 
     @property
     def _awaits_something(self) -> bool:
-        """Whether the answer to an approval or the journal is awaited; the next poll takes it."""
+        """Whether the next poll may take the answer to an approval, or the journal."""
         return self.approvals.is_waiting or not self.state.has_journal
 
     def latest(self) -> Snapshot:
-        """Return the snapshot of the last poll, with what was pushed since. Any thread may call.
+        """Return the snapshot that was published last, with what was pushed since.
 
-        While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what
-        the poll waits for.
+        While a poll hangs, ``up`` is False in it. Any thread may call this, and none waits here:
+        nothing asks the journal, whose lock may be what the poll waits for.
         """
         snapshot = self.snapshot
         if self.alerts is not None:
@@ -177,13 +186,13 @@ class Poller:
         if self.state.take_journal():
             self._publish()  # IMDS may not answer for two minutes
         self.state.identify(self.identity())
-        # Removes old history once an hour, if the clock is certainly right.
-        self.state.journal.maintain(began, lambda: self._clock_confirmed(began))
+        # Once an hour, this removes old history: only then it asks whether the clock is right.
+        self.state.journal.maintain(began, lambda: self._is_clock_confirmed(began))
         result = self._result()
         self._report(result)
-        # Only now: if it came first, the events of this poll would wait until it is on disk.
+        # After the events of this poll: otherwise they would wait until the body is on disk.
         self._reader.store(self.state.vm_name or "")
-        self.state.keep_kinds()
+        self.state.renew_kinds()
         self.state.pauses.attend(self.state.known)
         self.state.trace_hooks()
         self._count(result, began)
@@ -192,7 +201,11 @@ class Poller:
         return result.outcome
 
     def _result(self) -> PollResult:
-        """Read a document, record what changed, and send a due approval; return how that ended."""
+        """Read a document, record what changed, and send a due approval; return how that ended.
+
+        Raises:
+            Stopped: the process is to end.
+        """
         has_read = False
         try:
             document = self._take_in()
@@ -207,9 +220,12 @@ class Poller:
             failure = "the exporter failed on this answer; its log has the traceback"
             return PollResult(Outcome.INVALID_DOCUMENT, "poll failed", failure, has_read, error)
         if document is not None and document.unreadable:
-            message = "IMDS sent a document that is partly unreadable"
-            reason = document.unreadable[0]
-            return _failed(ImdsError(Outcome.INVALID_DOCUMENT, message, reason), has_read=True)
+            partly = ImdsError(
+                Outcome.INVALID_DOCUMENT,
+                "IMDS sent a document that is partly unreadable",
+                document.unreadable[0],
+            )
+            return _failed(partly, has_read=True)
         return PollResult(has_read=has_read)
 
     def _report(self, result: PollResult) -> None:
@@ -225,19 +241,26 @@ class Poller:
             seconds = round(self._clock().since(self._failed_at), 3)
             log.info("IMDS answers again", extra=facts(seconds=seconds))
             return
-        what = "IMDS poll still failing, new cause" if before else "IMDS poll failed"
-        is_throttled = result.outcome is Outcome.THROTTLED
-        error = f"{result.failure}; polling slower" if is_throttled else result.failure
-        level = logging.WARNING if result.bug is None else logging.ERROR
+        what = "IMDS poll failed"
+        if before:
+            what = "IMDS poll still failing, new cause"
+        error = result.failure
+        if result.outcome is Outcome.THROTTLED:
+            error = f"{result.failure}; polling slower"
+        level = logging.WARNING
+        if result.bug is not None:
+            level = logging.ERROR
         fields = facts(outcome=result.outcome, error=error)
         log.log(level, what, extra=fields, exc_info=result.bug)
 
     def _take_in(self) -> Document | None:
-        """Read the document and record what changed.
+        """Read the document and record what changed; None for an empty body that is not believed.
 
-        After a failure, the known events stay unchanged.
+        Raises:
+            ImdsError: there is no document. The known events stay unchanged.
+            Stopped: the process is to end.
         """
-        self._take_answer()  # of a request that the last poll has sent
+        self._take_answer()  # to an approval that the last poll has sent
         has_events = bool(self.state.known.current) or self.expects_events()
         document = self._reader.read(has_events=has_events)
         self.correct_clock(self.client.server_time())
@@ -251,7 +274,7 @@ class Poller:
     def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
-        # While only the journal names this VM, the name may be that of the VM whose image this is.
+        # If only the journal names this VM, the journal may have come with another VM's image.
         is_confirmed = state.vm_name is not None or state.knows_owner
         due = self.approvals.due(
             state.known,
@@ -262,10 +285,12 @@ class Poller:
         if due is None:
             return
         now = self._clock()
-        event_id = due.life.event_id
-        state.apply(
-            lambda known: (mark_requested(known, event_id, due.approver, now, who=due.who), ())
-        )
+
+        def step(known: Lifecycles) -> tuple[Lifecycles, tuple[Change, ...]]:
+            event_id = due.life.event_id
+            return mark_requested(known, event_id, due.approver, now, who=due.who), ()
+
+        state.apply(step)
         self.approvals.send(due)
         self._publish()
         self._take_answer(ANSWER_SECONDS)
@@ -282,12 +307,12 @@ class Poller:
         self.approvals.store_result(due, error)
         self._publish()  # before the next request, which may follow in this poll
 
-    def _clock_confirmed(self, now: Timestamp) -> bool:
+    def _is_clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS has sent its time, and ``now`` agrees with it.
 
         The time comes in the Date header of each answer, so there is none before the first poll.
-        Later they agree, because :attr:`correct_clock` has corrected the clock; only that of a
-        simulation is not corrected.
+        After the first one, :attr:`correct_clock` makes both agree; only the clock of a simulation
+        is not corrected.
         """
         answered_at = self.client.server_time()
         return answered_at is not None and abs(answered_at - now.wall) <= CLOCK_TOLERANCE_SECONDS
@@ -297,13 +322,19 @@ class Poller:
         before = self._polls
         ended = self._clock()
         is_ok = result.outcome is Outcome.OK
+        documents = before.documents
+        if is_ok and result.has_read:
+            documents += 1
+        last_success = before.last_success
+        if is_ok:
+            last_success = ended.wall
         self._polls = Polls(
             outcomes={**before.outcomes, result.outcome: before.outcomes[result.outcome] + 1},
-            documents=before.documents + (is_ok and result.has_read),
+            documents=documents,
             durations=before.durations.observe(ended.since(began)),
             up=is_ok,
             partial=result.is_partial,
-            last_success=ended.wall if is_ok else before.last_success,
+            last_success=last_success,
             failure=result.failure,
         )
 
@@ -311,12 +342,15 @@ class Poller:
         """Let everybody see what is known now."""
         state = self.state
         scheduler = self.approvals.scheduler
+        incarnation = None
+        if state.document is not None:
+            incarnation = state.document.incarnation
         published = Snapshot(
             poll_interval=state.config.poll_interval,
             polls=self._polls,
             vm_name=state.vm_name,
             identity=state.identity,
-            incarnation=None if state.document is None else state.document.incarnation,
+            incarnation=incarnation,
             document_changes=state.document_changes,
             events_dropped=state.events_dropped,
             statistics=state.statistics,
@@ -341,7 +375,7 @@ class Poller:
         return Deliveries(delivery.exported, delivery.failed, queued)
 
     def _push(self) -> None:
-        """Show what pushes alerts on what they depend; it wakes if something of that is new."""
+        """Hand over what pushed alerts depend on; what pushes them wakes if any of it is new."""
         if self.alerts is not None:
             now = self.snapshot
             self.alerts.update(now.shown, now.ended, now.identity, now.polls.up)

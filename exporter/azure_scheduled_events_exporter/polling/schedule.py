@@ -1,17 +1,9 @@
-"""When to poll next, and whether a poll hangs. Knows nothing of what a poll does."""
+"""When to poll next. Knows nothing of what a poll does."""
 
 import math
 
-from .clock import Clock
-
 SLOWEST_SECONDS = 5.0
 """The longest interval while IMDS throttles: a Spot VM has 30 s of notice or less."""
-
-HANGING_SECONDS = 30.0
-"""A poll that is overdue by more than this hangs; a busy machine delays polls for less."""
-
-HANGS = "the poll loop hangs"
-"""The last words of the message that a poll hangs, by which ``doctor`` recognizes it."""
 
 
 class PollSchedule:
@@ -22,14 +14,13 @@ class PollSchedule:
     Args:
         interval: the configured time between two polls.
         start: when the first poll is due.
-        spacing: the time between two requests that the rate limiter allows at an even rate. A
-            shorter ``interval`` is extended to it: polls that the rate limiter holds back would
-            come in bursts.
+        spacing: the shortest time between two requests at which the rate limiter holds none back.
+            A shorter ``interval`` is extended to it: polls that are held back would come in bursts.
     """
 
     def __init__(self, interval: float, start: float, spacing: float = 0.0) -> None:
         self._interval = max(interval, spacing)
-        self._factor = 1  # by which the interval is longer, because IMDS throttles
+        self._factor = 1  # the interval is so many times longer, because IMDS throttles
         self.due = start
         """When the next poll is to begin."""
 
@@ -40,7 +31,7 @@ class PollSchedule:
         any other result it is halved, down to the configured one.
         """
         if throttled:
-            # 1 if the configured interval is longer than SLOWEST_SECONDS.
+            # If the configured interval is longer than SLOWEST_SECONDS already, it stays so.
             largest_factor = max(1, math.floor(SLOWEST_SECONDS / self._interval))
             self._factor = min(self._factor * 2, largest_factor)
         else:
@@ -53,46 +44,3 @@ class PollSchedule:
     def at_latest(self, then: float) -> None:
         """Schedule the next poll at ``then`` if it is due later; later polls follow from there."""
         self.due = min(self.due, then)
-
-
-class Liveness:
-    """Tells whether the poll loop hangs.
-
-    The loop calls :meth:`expect` before each wait and each poll; another thread calls :meth:`look`.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._deadline = clock().monotonic
-        self._was_overdue = False
-        self.hangs = False
-        """Whether the loop was overdue at the last two looks.
-
-        Overdue is more than :data:`HANGING_SECONDS` late.
-        """
-
-    def expect(self, seconds: float) -> float:
-        """Expect the next call within ``seconds``.
-
-        Return them, so that a call can stand in the argument of the wait that it is about.
-        """
-        self._deadline = self._clock().monotonic + max(0.0, seconds)
-        return seconds
-
-    def overdue_seconds(self) -> float:
-        """Return how long ago the next call of :meth:`expect` was due; less than 0 before that.
-
-        A poll expects the whole time limit of its request, so an IMDS that does not answer makes
-        nothing overdue.
-        """
-        return self._clock().monotonic - self._deadline
-
-    def look(self) -> None:
-        """Set :attr:`hangs`.
-
-        Call it once a second. Just after a pause of the VM, the loop is overdue, but does not hang:
-        it goes on before the next look.
-        """
-        is_overdue = self.overdue_seconds() > HANGING_SECONDS
-        self.hangs = is_overdue and self._was_overdue
-        self._was_overdue = is_overdue

@@ -263,7 +263,7 @@ class ExporterState:
             harmless_below=self.config.freeze_harmless_below,
         )
 
-    def keep_kinds(self) -> None:
+    def renew_kinds(self) -> None:
         """Let the events have the kinds of this moment, also while no document comes."""
         known = with_kinds(self.known, self.clock().wall, self.config.freeze_harmless_below)
         self._record(known, ())

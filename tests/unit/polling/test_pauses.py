@@ -14,11 +14,10 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.polling.cpu_quota import CpuQuota, own_quota
 from azure_scheduled_events_exporter.polling.pauses import (
     TICK_SECONDS,
     Pauses,
-    Quota,
-    own_quota,
 )
 from support.events.lives import SCHEDULED, Watch, at
 from support.programs import eventually
@@ -175,12 +174,12 @@ def test_a_cpu_quota_is_no_pause(
 def test_without_a_quota_that_can_be_read(membership: str, tmp_path: Path) -> None:
     """With version 1 of cgroups, or a file that is not there or is odd, nothing is known."""
     listed = tmp_path / "cgroup"
-    assert own_quota(tmp_path, listed).stopped() == 0
+    assert own_quota(tmp_path, listed).stopped_since_last_call() == 0
     listed.write_text(membership)
-    assert own_quota(tmp_path, listed).stopped() == 0
+    assert own_quota(tmp_path, listed).stopped_since_last_call() == 0
     odd = tmp_path / "cpu.stat"
     odd.write_text("throttled_usec many\n")
-    assert Quota(odd).stopped() == 0
+    assert CpuQuota(odd).stopped_since_last_call() == 0
 
 
 def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS, Liveness, PollSchedule
+from azure_scheduled_events_exporter.polling.liveness import Liveness
+from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS, PollSchedule
 
 
 def test_beat_is_kept() -> None:
