@@ -19,7 +19,7 @@ from .series import (
 from .settings import Settings
 
 _OUTDATED_AFTER = 60
-"""Seconds after which another kind of the same event replaces one that nobody sees any more."""
+"""Seconds after which another kind or type of an event replaces one that nobody sees any more."""
 _PEERS_WAIT = "15s"
 """How long peers must show an event before their labels count: three scrapes of its own VMs."""
 _LAST_SEEN = f"max_over_time({RECORDED_SEEN}[1h])"
@@ -66,8 +66,9 @@ def _impacts(kept: tuple[str, ...]) -> str:
     """Return the PromQL of the times of impacts, or 0 for an event without a known time.
 
     Without kept labels, what exporters say that have just seen the event comes first. With kept
-    labels, what the event's own VMs say comes first, because the alert gets their labels. Peers
-    count only for an event that no own VM has shown, and only after ``_PEERS_WAIT``.
+    labels, what the event's own VMs say comes first, because the alert gets their labels: what one
+    has said counts on while others see the event, since it may be down. Peers count only for a kind
+    of the event that no own VM has shown, and only after ``_PEERS_WAIT``.
     """
     if not kept:
         return promql(f"""
@@ -78,13 +79,15 @@ def _impacts(kept: tuple[str, ...]) -> str:
     by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
     own = '{scope="self"}'
     peers = '{scope!="self"}'
+    told = f"last_over_time({RECORDED_IMPACT}{own}[1h])"
     return promql(f"""
         max by ({by}) ({EVENT_IMPACT}{own} or {SEEN}{own} * 0)
+        or ({told} and on (event_id, kind) {RECORDED_SEEN})
         or (
           max by ({by}) (
             ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
           )
-          unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
+          unless on (event_id, kind) {told}
         )
     """)
 
@@ -101,8 +104,8 @@ def _outdated() -> Recording:
             (max by (event_id) ({others}) - {_OUTDATED_AFTER})
         """),
         meaning=(
-            f"kinds that an event had before: an exporter has seen another kind {_OUTDATED_AFTER} s"
-            " after an exporter last saw this one"
+            "kinds and types that an event had before: an exporter has seen another one"
+            f" {_OUTDATED_AFTER} s after an exporter last saw this one"
         ),
         rows="event and kind",
         value=f"when this kind was last seen, {TIME}",

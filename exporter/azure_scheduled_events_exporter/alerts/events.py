@@ -268,7 +268,7 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
               ({seen} or (max_over_time({seen}[{held}]) > time() - {events.hold}))
             )
           )
-          unless on (event_id, kind) {OUTDATED}
+          unless on (event_id, event_type, kind) {OUTDATED}
         )
         unless on (event_id) ({RECORDED_END} < time() - {RESOLVE_AFTER})
     """)

@@ -135,7 +135,7 @@ def _answers() -> Recording:
                 ({INSTANCE} or on (job, instance) last_over_time({INSTANCE}[10m]))
                 and on (vm_name) last_over_time({VM_HIT}[2h])
               )
-              * on (job, instance) group_left () {UP}
+              * on (job, instance) group_left () max by (job, instance) ({UP})
             )
         """),
         meaning="VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
@@ -143,7 +143,8 @@ def _answers() -> Recording:
         value="1 or 0",
         note=(
             f"{_BY_NAME} Line 3, after `or`: an exporter that has restarted without IMDS does"
-            " not know its VM, so the VM is the one that its target had within 10m."
+            " not know its VM, so the VM is the one that its target had within 10m. Line 6: `max`,"
+            " because VMs of two networks may have the same address."
         ),
     )
 

@@ -38,13 +38,16 @@ def _half_of_a_set() -> str:
     together. So one event, which has an alert of its own, does not page twice. VMs of a requested
     event count as away in the first condition only. If such events were compared too, one request
     for the whole set would hit as many VMs as are away, and so hide two other events.
+
+    VMs without an exporter are not counted: nobody knows how many of them the set has.
     """
     # A set may have VMs away that are not counted as its VMs yet, so the share is at most 1.
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
+    counted = f"{VM_AWAY} and on ({VM_KEY}) last_over_time({VM}[1h])"
     return promql(f"""
         clamp_max(
-          count by ({SET_KEY}) (group without (event_id, event_type) ({VM_AWAY}))
+          count by ({SET_KEY}) (group without (event_id, event_type) ({counted}))
           / on ({SET_KEY}) {SCALE_SET_VMS}, 1
         ) >= 0.5
         and (

@@ -1,6 +1,6 @@
 """Stories of events: which of them raise an alert, for how long it is held, and what ends it."""
 
-from support.stories.story import Story, ended, info, moment, of, paused_longer
+from support.stories.story import Story, ended, info, moment, of, paused_longer, scraped
 
 
 def one(event_type: str, kind: str, name: str, hold: str) -> Story:
@@ -218,5 +218,26 @@ TEAMS = (
             info("d", "F", "Reboot", "announced", "1x60", "peer", ',team="other"'),
         ),
         {"Redeploy": "15s:2 1m:2 30m:2", "Reboot": "0s:0 1m:1 10m:1"},
+    ),
+    Story(
+        "An event goes on for longer than its alert is held, while its own VM is down: its team's"
+        " page stays, and no other team gets one.",
+        (
+            *scraped("b", "1x420"),
+            info("a", "E", "Reboot", "announced", "1x20 stale", "self", ',team="shop"'),
+            info("a", "E", "Reboot", "announced", "1x320 stale", "peer", ',team="web"', by="b"),
+            ended("b", "E", "_x321 1x80"),
+        ),
+        {"Reboot": "1m:1 34m:1 37m:1 50m:1 64m:1 68m:1 80m:1 82m:1 84m:0"},
+    ),
+    Story(
+        "The kind of an event changes while its own VM is down: peers raise the page.",
+        (
+            of("up", "b", "1x120"),
+            info("a", "E", "Redeploy", "far_ahead", "1x20 stale", "self", ',team="shop"'),
+            info("a", "E", "Redeploy", "far_ahead", "1x40 stale", "peer", ',team="web"', by="b"),
+            info("a", "E", "Redeploy", "announced", "_x41 1x60", "peer", ',team="web"', by="b"),
+        ),
+        {"DegradedHost": "1m:1 8m:1 12m:0", "Redeploy": "10m:0 11m:1 20m:1"},
     ),
 )

@@ -1,6 +1,20 @@
 """Stories of VMs: which are away, which do not return, and how much of a scale set is hit."""
 
-from support.stories.story import Story, ended, hit, impact, info, member, of, scraped, target
+from collections.abc import Iterator
+
+from support.stories.story import (
+    Row,
+    Story,
+    ended,
+    hit,
+    impact,
+    info,
+    member,
+    moment,
+    of,
+    scraped,
+    target,
+)
 
 # An event that its own VM shows for a minute, and then no more.
 OWN = "1x4 stale"
@@ -8,6 +22,14 @@ OWN = "1x4 stale"
 VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set="web"'
 
 _OTHER_GROUP = VM_A.replace('"rg"', '"rg2"')
+_OTHER_VM = 'vm_id="z",vm_name="z",subscription_id="s2",resource_group="rg2",scale_set=""'
+
+
+def _in(env: str, *rows: Row) -> Iterator[Row]:
+    """Yield ``rows`` of a target with the label ``env``."""
+    for series, values in rows:
+        yield f'{series[:-1]},env="{env}"}}', values
+
 
 IMPACTS = (
     Story(
@@ -305,5 +327,43 @@ VMS = (
             *scraped("other", "1x60 0x340"),
         ),
         {"Maintenance": "1m:1 5m:1", "VmNotBack": "20m:1 60m:1", "ExporterDown": "25m:0 30m:1"},
+    ),
+    Story(
+        "Four VMs of a set have an exporter. Events on two others, which they see, are not half of"
+        " it; with a third one of their own, it is a quarter.",
+        (
+            *(row for vm in "abcd" for row in scraped(vm, "1x120")),
+            *(
+                row
+                for event, vm in (("E", "x"), ("F", "y"))
+                for row in (
+                    info(vm, event, "Redeploy", "announced", "_x4 1x60 stale", "peer", by="b"),
+                    moment("started_timestamp_seconds", "b", event, "Redeploy", "_x8 120x56 stale"),
+                )
+            ),
+            *hit("a", "_x4 1x60 stale", 120, "G"),
+        ),
+        {"ScaleSetHit": "never", "Redeploy": "5m:2", "Maintenance": "3m:1"},
+    ),
+    Story(
+        "VMs of two environments have the same address: what is true of one is not of the other.",
+        (
+            *_in("one", *scraped("a", "1x40 0x200"), *hit("a", "_x4 1x35 stale", 540)),
+            *_in("one", member("a", "1x40 stale")),
+            *_in("two", *scraped("a", "1x240"), of("instance_info", "a", "1x240", _OTHER_VM)),
+            *(row for vm in "xyz" for row in scraped(vm, "1x240")),
+        ),
+        {"Maintenance": "9m:1 15m:1", "VmNotBack": "26m:1 50m:1"},
+        "55m",
+    ),
+    Story(
+        "One of two VMs with the same address returns from its Reboot: it is not away any more.",
+        (
+            *_in("one", *scraped("a", "1x40 0x12 1x120"), *hit("a", "_x4 1x35 stale", 540)),
+            *_in("one", member("a", "1x40 _x12 1x120")),
+            *_in("two", *scraped("a", "1x172"), of("instance_info", "a", "1x172", _OTHER_VM)),
+        ),
+        {"Maintenance": "9m:1 13m:1 19m:0 25m:0", "VmNotBack": "never"},
+        "40m",
     ),
 )

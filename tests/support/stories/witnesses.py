@@ -139,4 +139,13 @@ WITNESSES = (
         ),
         {"Reboot": "1m:1 3m:1 15m:1", "WithoutNotice": "never"},
     ),
+    Story(
+        "A Freeze of which IMDS makes a Reboot: the page is raised, and stays.",
+        (
+            of("up", "a", "1x120"),
+            info("a", "E", "Freeze", "announced", "_x4 1x16 stale"),
+            info("a", "E", "Reboot", "announced", "_x21 1x100"),
+        ),
+        {"Freeze": "5m:1 7m:0 20m:0", "Reboot": "5m:0 5m30s:1 6m30s:1 7m:1 20m:1"},
+    ),
 )

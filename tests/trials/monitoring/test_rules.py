@@ -72,7 +72,7 @@ CHANGES = {
     ),
     "what is days ahead is held": (
         EVENTS,
-        "unless on (event_id, kind) azure_scheduled_events:event_outdated",
+        "unless on (event_id, event_type, kind) azure_scheduled_events:event_outdated",
         "",
     ),
     "peers do not speak for a VM": (

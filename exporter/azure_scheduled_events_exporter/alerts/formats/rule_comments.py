@@ -84,8 +84,8 @@ _HOW = (
         " an exporter that cannot read IMDS goes on showing the event so, the alert stays, too."
     ),
     (
-        "4. It gives way if another kind of the same event is newer by 60 s (:event_outdated):"
-        " the alert of that kind fires, if it has one (harmless has none)."
+        "4. It gives way if another kind or type of the same event is newer by 60 s"
+        " (:event_outdated): the alert of that one fires, if it has one (harmless has none)."
     ),
     (
         f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an"
@@ -153,11 +153,11 @@ _NOTES: Mapping[str, str] = {
     ),
     "ScaleSetHit": (
         "First half: at least half (0.5) of the VMs of the set are away. A VM counts as away from"
-        " 60 s before to 120 s after its impact, whether it answers or not. :scale_set_vms counts"
-        " VMs that have an exporter, and deleted ones for 30m. Second half: those that are away"
-        " because of events that no user requested are more than the largest of these events"
-        " takes. So one event alone never fires this, nor do event A on VMs 1 and 2 and event B on"
-        " VM 1. Both halves have the labels of the set."
+        " 60 s before to 120 s after its impact, whether it answers or not. Only VMs that have an"
+        " exporter count, in :vm as in :scale_set_vms, which counts deleted ones for 30m. Second"
+        " half: those that are away because of events that no user requested are more than the"
+        " largest of these events takes. So one event alone never fires this, nor do event A on"
+        " VMs 1 and 2 and event B on VM 1. Both halves have the labels of the set."
     ),
     "VmNotBack": (
         "The recording holds itself, so `for` is the only wait. It pages once for a VM. One good"
