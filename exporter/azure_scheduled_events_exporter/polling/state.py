@@ -1,7 +1,7 @@
-"""What the exporter knows: events, statistics, and the documents that they come from.
+"""What the exporter knows: events, statistics, and the newest document.
 
-Decides how a document changes it, and writes each change to the journal before anybody is shown it.
-Must not ask IMDS, or decide when to: ``polling.poller``.
+Changes that with each document and approval, and writes each change to the journal before anybody
+is shown it. Must not ask IMDS, or decide when to (``polling.poller``).
 
 What is known begins with what the journal has of earlier runs. A disk that hangs must not hide an
 event, so documents are taken in without the journal after :data:`JOURNAL_SECONDS`. Each change of
@@ -20,20 +20,13 @@ from azure_scheduled_events_exporter.core.bounds import MOST_OWN, MOST_PEERS, we
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import with_kinds
-from azure_scheduled_events_exporter.core.lifecycle import (
-    Approver,
-    Change,
-    Lifecycle,
-    Lifecycles,
-    Transition,
-)
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
     ObservationContext,
     bounded,
     observe,
 )
-from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import (
     SpanFacts,
     finished,
@@ -45,19 +38,18 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.content.remembered import Remembered
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.logs import facts, shortened
+from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .kernel import Kernel
 from .pauses import Pauses
-
-Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
-"""Returns the known events after a document or an approval, and the changes. Pure."""
+from .steps import KeptSteps, Step
+from .transition_log import TransitionLog
 
 QUICK_JOURNAL_SECONDS: Final = 0.5
-"""How long the start waits for the journal, in seconds. A disk that works takes 0.02 s.
+"""How long the start waits for the journal, in seconds; a disk that works takes 0.02 s.
 
 It waits because the journal has the counters of earlier runs: the first scrape must not see them
 fall to 0.
@@ -66,27 +58,10 @@ JOURNAL_SECONDS: Final = 1.0
 """How long after the start the first document waits for the journal."""
 
 APPROVALS_WAIT_SECONDS: Final = 60.0
-"""For how long an event of the first document is not approved while the journal is not read.
+"""While the journal is not read, events of the first document are not approved for so long.
 
-An earlier run may have approved it already. IMDS starts an approved event sooner than that.
+An earlier run may have approved them already. IMDS starts an approved event sooner than that.
 """
-
-_MOST_WEIGHT: Final = 1000
-"""The largest sum of the weights of kept steps; a document weighs as ``core.bounds`` says."""
-
-_MOST_LOGGED: Final = 10_000
-"""How many logged transitions are remembered until the journal is read; more are logged again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KeptStep:
-    """A step that is applied again to what the journal has.
-
-    ``weight``: how many events its document has; 1 for an approval.
-    """
-
-    step: Step
-    weight: int
 
 
 @dataclass(eq=False)
@@ -102,15 +77,15 @@ class ExporterState:
         delivery: delivers the spans that the journal holds; None without tracing.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
-        sends_approvals: False if this process only watches: others on this VM send approvals of
-            which it does not know.
+        sends_approvals: False if this process only watches, beside an exporter or a hook on this VM
+            that sends approvals.
         known: the current events, and those that ended last.
         statistics: of all transitions.
         identity: this VM in the instance metadata, as of this poll; None while unknown.
-        document: the newest one whose changes have been recorded; None before the first.
+        document: the newest one, whose changes have been recorded; None before the first.
         document_changes: how many documents differed from the one before.
         events_dropped: how many events of documents were left out, because there were too many.
-        has_journal: whether what the journal has of earlier runs is known.
+        has_journal: whether :meth:`take_journal` has taken what the journal has of earlier runs.
     """
 
     config: Config
@@ -134,8 +109,8 @@ class ExporterState:
         self._began = self.clock()
         self._observed_at: Timestamp | None = None  # when the last document came
         self._is_crowded = False  # whether events of the last document were left out
-        self._kept_steps: list[_KeptStep] = []  # until the journal is known
-        self._logged: set[tuple[str, Transition]] = set()  # what was logged until then
+        self._kept_steps = KeptSteps()  # those until has_journal
+        self._transition_log = TransitionLog(self.log, self.sends_approvals)
         self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
         self._traced_runs: set[str] = set()  # ids of runs of hooks that need no span any more
 
@@ -152,37 +127,41 @@ class ExporterState:
     def knows_owner(self) -> bool:
         """Whether the journal's events count as this VM's.
 
-        Until then, they end only if a document has shown them.
+        Until then, they may be those of a VM whose image this is, and end only if a document of
+        this run has shown them.
         """
         has_waited = self.clock().since(self._began) >= OWNER_WAIT_SECONDS
         return has_waited or not self.journal.awaits_vm_id
 
     def take_journal(self, seconds: float = 0.0) -> bool:
-        """Begin with what the journal has, as soon as it is read; return whether that is now.
+        """Begin with what the journal has, once it is read; return whether this call did so.
 
-        Waits for it until so many seconds have passed since the start. Its events stay current
-        until a document shows otherwise.
+        Waits for that until so many ``seconds`` have passed since the start. The journal's events
+        stay current until a document shows otherwise.
         """
         if self.has_journal:
             return False
-        left = seconds - self.clock().since(self._began)
-        has_waited_in_vain = left > 0 and not self.journal.wait_until_read(left)
-        # A shorter wait says little about the disk. With no time left, an earlier call has waited.
-        if has_waited_in_vain and seconds >= JOURNAL_SECONDS:
-            self.journal.report_hanging(seconds)
+        self._wait_for_journal(seconds)
         remembered = self.journal.adopt()
         if remembered is None:  # it has not been read yet
             return False
-        # What was recorded until now has been forgotten with this call. The kept steps record it
-        # again, as it follows from what the journal has.
+        # With this call, the journal has forgotten what was recorded until now. The kept steps
+        # record it again, as it follows from what the journal has.
         self.has_journal = True
-        kept_steps = self._kept_steps
-        self._kept_steps = []
         self._restore(remembered)
-        for kept in kept_steps:
-            self._record(*kept.step(self.known))
-        self._logged.clear()
+        for step in self._kept_steps.take():
+            self._record(*step(self.known))
+        self._transition_log.forget()
         return True
+
+    def _wait_for_journal(self, seconds: float) -> None:
+        """Wait until the journal is read or so many seconds have passed since the start."""
+        left = seconds - self.clock().since(self._began)
+        if left <= 0:
+            return
+        is_read = self.journal.wait_until_read(left)
+        if not is_read and seconds >= JOURNAL_SECONDS:  # a shorter wait says little about the disk
+            self.journal.report_hanging(seconds)
 
     def _restore(self, remembered: Remembered) -> None:
         """Begin with what the journal has."""
@@ -190,7 +169,7 @@ class ExporterState:
         self.known = replace(lives, seen={})  # no document of this run has shown them
         self.statistics = remembered.statistics
         self.pauses.restore(remembered.heartbeat)
-        # Runs that had ended before this start: their spans are in the journal, or are not sent.
+        # The spans of runs that ended before this start are in the journal, or are not sent.
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
 
     def identify(self, identity: Instance | None) -> None:
@@ -200,21 +179,29 @@ class ExporterState:
             self._restore(self.journal.remembered)
 
     def take_in(self, document: Document) -> None:
-        """Derive transitions from the document, write them to the journal, and log them."""
-        before = self.document
-        is_same = document is before  # which is usual: documents change rarely
-        context = self._context(is_changed=not is_same)
+        """Derive transitions from the document, write them to the journal, and log them.
+
+        A document that has not changed is the same object as before, which is usual.
+        """
+        is_changed = document is not self.document
+        context = self._context(is_changed=is_changed)
 
         def step(known: Lifecycles) -> tuple[Lifecycles, Sequence[Change]]:
-            # Whether the owner is known may change when the journal is read.
+            # Whether the owner is known may change until the step is applied again.
             return observe(known, document, replace(context, keeps_unshown=not self.knows_owner))
 
-        if not is_same:
+        if is_changed:
             self._count_dropped(document, replace(context, keeps_unshown=not self.knows_owner))
-        events = 0
+        step_weight = 0
         if not self.has_journal:  # only then is the step kept, and its weight needed
-            events = sum(map(weight, document.events))
-        self.apply(step, events=events)
+            step_weight = sum(map(weight, document.events))
+        self.apply(step, step_weight)
+        if is_changed:
+            self._compare(self.document, document)
+        self.document = document
+
+    def _compare(self, before: Document | None, document: Document) -> None:
+        """Count a new document, and log what is unexpected in it and was not in the one before."""
         remarked: Sequence[str] = ()
         if before is None:
             self._first_events = frozenset(event.event_id for event in document.events)
@@ -225,10 +212,9 @@ class ExporterState:
         for remark in document.remarks:
             if remark not in remarked:
                 self._warn(remark)
-        self.document = document
 
     def _count_dropped(self, document: Document, context: ObservationContext) -> None:
-        """Count the events of a new document that are left out; log when that begins."""
+        """Count the events of a new document that are left out; warn when that begins."""
         left_out = len(document.events) - len(bounded(self.known, document, context).events)
         self.events_dropped += left_out
         if left_out and not self._is_crowded:
@@ -249,11 +235,10 @@ class ExporterState:
         ``is_changed``: whether the document differs from the last one.
         """
         now = self.clock()
-        observed_at = self._observed_at
-        self._observed_at = now
         is_watched = False
-        if observed_at is not None:
-            is_watched = now.since(observed_at) <= WATCHED_WITHIN_SECONDS
+        if self._observed_at is not None:
+            is_watched = now.since(self._observed_at) <= WATCHED_WITHIN_SECONDS
+        self._observed_at = now
         return ObservationContext(
             now=now,
             vm_name=self.vm_name,
@@ -264,32 +249,26 @@ class ExporterState:
         )
 
     def renew_kinds(self) -> None:
-        """Let the events have the kinds of this moment, also while no document comes."""
+        """Give the events the kinds of this moment: they change with time, also without documents.
+
+        A kind is no transition, so nothing is counted or logged.
+        """
         known = with_kinds(self.known, self.clock().wall, self.config.freeze_harmless_below)
         self._record(known, ())
 
-    def apply(self, step: Step, *, events: int = 1) -> None:
+    def apply(self, step: Step, step_weight: int = 1) -> None:
         """Change the known events, write the changes to the journal and log them.
 
-        ``events``: the weight of the step, if it is kept.
+        If the journal has not been read, the step is kept with its weight, and applied again later.
         """
         before = self.known
         known, changes = step(before)
         self._record(known, changes)
         if not self.has_journal and _changed_lives(before, known, changes):
-            self._keep(_KeptStep(step, events))
-
-    def _keep(self, kept: _KeptStep) -> None:
-        """Keep a step until the journal is known; the oldest ones go if there are too many."""
-        self._kept_steps.append(kept)
-        while len(self._kept_steps) > 1 and self._kept_weight() > _MOST_WEIGHT:
-            self._kept_steps.pop(0)
-
-    def _kept_weight(self) -> int:
-        return sum(kept.weight for kept in self._kept_steps)
+            self._kept_steps.add(step, step_weight)
 
     def _record(self, known: Lifecycles, changes: Sequence[Change]) -> None:
-        """Write ``changes`` and the new state ``known`` to the journal, then log them."""
+        """Write ``changes`` and the events ``known`` after them to the journal, then log them."""
         lives = _changed_lives(self.known, known, changes)
         if not lives:  # so no changes either: each change has changed a life
             self.known = known
@@ -303,42 +282,18 @@ class ExporterState:
         self.journal.record(changes, lives, spans, statistics=self.statistics, lifecycles=known)
         self.known = known
         for change in changes:
-            self._log(change)
+            self._transition_log.write(change)
         if spans and self.delivery is not None:
             self.delivery.wake()
-        self.pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
-
-    def _log(self, change: Change) -> None:
-        """Log a transition, once, with the fields of its JSON record that have a value."""
-        life = change.lifecycle
-        what = (life.event_id, change.transition)
-        if what in self._logged:  # by this step, which take_journal() applies once more
-            return
-        if not self.has_journal:
-            if len(self._logged) >= _MOST_LOGGED:
-                self._logged.clear()
-            self._logged.add(what)
-        level = logging.INFO
-        if change.transition is Transition.LOST:
-            level = logging.WARNING
-        record: Record = {**change_record(change)}
-        record["resources"] = ",".join(life.event.resources)
-        record["description"] = shortened(life.event.description)
-        if life.notice_seconds is not None:
-            record["notice_seconds"] = round(life.notice_seconds, 3)
-        if not self.sends_approvals and life.approved_by is Approver.EXTERNAL:
-            del record["approved_by"]  # it may be this VM's exporter, or the hook that watches
-        del record["transition"]  # the message has it
-        del record["at"]  # the line has its own time
-        known = {name: value for name, value in record.items() if value not in {None, ""}}
-        self.log.log(level, "event %s", change.transition, extra=facts(**known))
+        self.pauses.attend(known)  # before a start is published: the pause may follow at once
 
     @property
     def approvable(self) -> frozenset[str]:
         """The EventIds that may be approved now: those of the newest document.
 
-        While the journal is not known, those of the first document wait for
-        :data:`APPROVALS_WAIT_SECONDS`, because an earlier run may have approved them.
+        While the journal is not read, those of the first document wait until
+        :data:`APPROVALS_WAIT_SECONDS` after the start, because an earlier run may have approved
+        them.
         """
         if self.document is None:
             return frozenset()
@@ -357,12 +312,14 @@ class ExporterState:
         """Return the unfinished spans of current events, for a shutdown during an event."""
         lives = self.known.current
         if self.journal.awaits_vm_id:
-            # Events that no document has shown may be another VM's.
-            lives = self.known.shown
+            lives = self.known.shown  # an event that no document has shown may be another VM's
         return unfinished(filter(self.is_traced, lives.values()), self.clock())
 
     def trace_hooks(self) -> None:
-        """Send the spans of hooks' runs that have ended since the last poll."""
+        """Send the span of each hook's run that has ended, once.
+
+        A run whose event is not known has none.
+        """
         if self.delivery is None:
             return
         spans = []

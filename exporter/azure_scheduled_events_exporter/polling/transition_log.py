@@ -1,0 +1,70 @@
+"""Logs the transitions of events, each once."""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Transition
+from azure_scheduled_events_exporter.core.records import Record, change_record
+from azure_scheduled_events_exporter.logs import facts, shortened
+
+_MOST_REMEMBERED: Final = 10_000
+"""How many logged transitions are remembered; if there are more, some are logged again."""
+
+
+@dataclass(eq=False)
+class TransitionLog:
+    """Logs transitions with the fields of their JSON records that have a value.
+
+    Attributes:
+        log: where they are logged.
+        sends_approvals: False if this process only watches. Then an approval that seems to come
+            from elsewhere may be one of this VM's exporter or hook, so nothing is logged of who
+            approved.
+    """
+
+    log: logging.Logger
+    sends_approvals: bool
+
+    def __post_init__(self) -> None:
+        # What was logged, while it may be derived a second time; None when that is over.
+        self._remembered: set[tuple[str, Transition]] | None = set()
+
+    def forget(self) -> None:
+        """Log whatever comes from now on: nothing is derived a second time any more."""
+        self._remembered = None
+
+    def write(self, change: Change) -> None:
+        """Log ``change``, unless it was logged and is remembered."""
+        if self._was_logged(change):
+            return
+        level = logging.INFO
+        if change.transition is Transition.LOST:
+            level = logging.WARNING
+        self.log.log(level, "event %s", change.transition, extra=facts(**self._fields(change)))
+
+    def _was_logged(self, change: Change) -> bool:
+        """Return whether ``change`` was logged; remember it, because it is logged now."""
+        if self._remembered is None:
+            return False
+        transition = (change.lifecycle.event_id, change.transition)
+        if transition in self._remembered:
+            return True
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered.add(transition)
+        return False
+
+    def _fields(self, change: Change) -> Record:
+        """Return the fields of the log line of ``change``."""
+        life = change.lifecycle
+        record = change_record(change)
+        del record["transition"]  # the message has it
+        del record["at"]  # the line has its own time
+        record["resources"] = ",".join(life.event.resources)
+        record["description"] = shortened(life.event.description)
+        if life.notice_seconds is not None:
+            record["notice_seconds"] = round(life.notice_seconds, 3)
+        if not self.sends_approvals and life.approved_by is Approver.EXTERNAL:
+            del record["approved_by"]
+        return {name: value for name, value in record.items() if value not in {None, ""}}
