@@ -7,6 +7,8 @@ network.
 
 When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL,
 they expire.
+
+``hook`` runs this command too, with ``--by-hook``, and writes the event to its standard input.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from azure_scheduled_events_exporter.approval.operator_requests import (
     may_be_approved,
     to_approve,
 )
-from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.errors import (
@@ -54,7 +56,6 @@ from azure_scheduled_events_exporter.journal.tables.store import Store
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.service.exporter import Exporter
-from azure_scheduled_events_exporter.snapshot.snapshot import Polls
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
@@ -64,21 +65,35 @@ from .table import table
 from .waiting import until
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
-_POLL_SECONDS = 1.0  # without an exporter
+_POLL_SECONDS = 1.0
+"""Time between polls if this process is the exporter."""
+
 _THROTTLED_POLLS = 5
 """After so many polls that IMDS throttled, no answer is expected any more.
 
 Another approve, or other programs of this VM, may have used up the limit of IMDS.
 """
-# Beyond the time of one request: the exporter looks for requests at every poll.
 _PATIENCE_SECONDS = 15.0
-# The exporter writes why a request has expired at the next poll.
+"""How long a request waits, beyond the exporter's next polls and the time of one request to IMDS.
+
+The exporter looks for requests at every poll.
+"""
+
 _EXPIRED_SECONDS = 2.0
-_STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
-# Beyond the time of one request, if one is being sent when this command is stopped.
+"""How long the exporter may take to write, at its next poll, why a request has expired."""
+
+_STARTING_SECONDS = 3.0
+"""How long an exporter that starts may take to open its journal."""
+
 _IN_FLIGHT_SECONDS = 2.0
+"""How long to wait at the end for a request that is being sent, beyond the time limit of IMDS."""
+
 _WITHDRAWN = "withdrawn before it was sent"
+"""The result of a request that this command withdraws."""
+
 _NO_NAME = "(none named)"
+"""What stands for the VMs of an event without Resources."""
+
 _NO_EXPORTER = (
     "approve: no exporter uses the journal in {}, so this command sends the request itself, and"
     " writes it to that journal. If an exporter runs here with another journal, name it:"
@@ -110,20 +125,22 @@ def run(parsed: argparse.Namespace) -> int:
     """
     config = config_of(parsed)
     prepared = _prepared_by_hook() if parsed.by_hook else None
-    if not prepared and bool(parsed.event_ids) == parsed.all_mine:
+    if not prepared and bool(parsed.event_ids) == parsed.all_mine:  # both, or none
         raise UsageError("approve: give EventIds, or --all-mine")
     path = shared_journal(config)
     with interruptible(), as_folder_owner(path):
         log = logs.set_up("error", config.log_format)
         _check_access(path)
-        check_may_be_opened(path)  # without an exporter, this command would set it aside
+        # Before this command may become an exporter, which would set such a file aside.
+        check_may_be_opened(path)
         return _approve(parsed, with_endpoint(config, log), log, prepared)
 
 
 def _prepared_by_hook() -> Lifecycle:
     """Return the event that a hook has prepared, as the hook saw it.
 
-    The request is for that: if another document shows it otherwise, it is not sent.
+    The request is for the event as it was then: if another document shows it otherwise, the request
+    is not sent.
     """
     return decode(Lifecycle, sys.stdin.buffer.read().decode(errors="replace"))
 
@@ -146,18 +163,20 @@ def _approve(
     parsed: argparse.Namespace, config: Config, log: logging.Logger, prepared: Lifecycle | None
 ) -> int:
     """Show the events, ask if that is wanted, and approve; return the exit status."""
-    asker = _Asker(parsed.by_hook, Approver.HOOK)
-    if not parsed.by_hook:
+    if parsed.by_hook:
+        asker = _Asker(parsed.by_hook, Approver.HOOK)
+    else:
         asker = _Asker(_operator(), Approver.OPERATOR)
     limiter = RateLimiter()
-    with _journal(config, log, limiter, says=True) as store:
+    with _journal(config, log, limiter, tells_no_exporter=True) as store:
         if prepared:
             return _requested(store, [prepared], asker, config)
         chosen = to_approve(store.current(), parsed.event_ids)
         if parsed.yes or not any(life.is_open_to_approval for life in chosen):
             say(_question(chosen))
             return _requested(store, chosen, asker, config)
-    print(_question(chosen), flush=True)  # meanwhile, an exporter can start
+    # The journal is closed while the person reads, so that an exporter can start meanwhile.
+    print(_question(chosen), flush=True)
     if not _agreed():
         return 1
     with _journal(config, log, limiter) as store:
@@ -174,38 +193,57 @@ class _Asker:
 
 @contextmanager
 def _journal(
-    config: Config, log: logging.Logger, limiter: RateLimiter, *, says: bool = False
+    config: Config, log: logging.Logger, limiter: RateLimiter, *, tells_no_exporter: bool = False
 ) -> Iterator[Store]:
-    """Open the journal while an exporter sends what is requested in it.
+    """Open the journal, and see to it that an exporter sends what is requested in it.
 
-    It is the one that runs, or one of this process.
+    It is the exporter that runs, or else one of this process. ``tells_no_exporter``: whether to say
+    so on standard error if it is one of this process.
     """
     path = Path(config.journal_path)
-    # It pushes no alerts, which it would not live to resolve.
-    own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
     with ExitStack() as stack:
-        with suppress(JournalInUseError):  # then an exporter runs, and sends what is requested
-            exporter = Exporter(own, log, rate_limiter=limiter, renames_journal=False)
-            stack.callback(exporter.stop)
-            exporter.journal.wait_until_read(_STARTING_SECONDS)
-            if exporter.journal.refusal is not None:
-                raise exporter.journal.refusal
-            exporter.start()
-            _wait_for_poll(exporter)
-            if exporter.journal.refusal is not None:  # it is another VM's
-                raise exporter.journal.refusal
-            if says:
+        try:
+            stack.enter_context(_own_exporter(config, log, limiter))
+        except JournalInUseError:
+            pass  # an exporter runs, and sends what is requested
+        else:
+            if tells_no_exporter:
                 with suppress(OSError):
                     print(_NO_EXPORTER.format(path.absolute()), file=sys.stderr, flush=True)
-            writable(path).close()  # raises if this user may not write it
+            # Raises if this user may not write it: to the next line, that looks like a full disk.
+            writable(path).close()
         _wait_for_writer(path)
         yield stack.enter_context(closing(writable(path)))
 
 
-def _wait_for_writer(path: Path) -> None:
-    """Wait until an exporter writes the journal: it may be just starting.
+@contextmanager
+def _own_exporter(config: Config, log: logging.Logger, limiter: RateLimiter) -> Iterator[None]:
+    """Within the block, this process is an exporter, which knows the events that IMDS shows now.
 
-    Raises ExporterError: none does, because its disk fails. It would find no request there.
+    Raises:
+        JournalInUseError: an exporter runs already.
+        ExporterError: the journal must not be used, or IMDS does not answer.
+    """
+    # It pushes no alerts, which it would not live to resolve.
+    settings = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
+    exporter = Exporter(settings, log, rate_limiter=limiter, renames_journal=False)
+    try:
+        exporter.journal.wait_until_read(_STARTING_SECONDS)
+        if exporter.journal.refusal is not None:  # it is in use, for example
+            raise exporter.journal.refusal
+        exporter.start()
+        _wait_for_poll(exporter)
+        if exporter.journal.refusal is not None:  # it is another VM's, which IMDS has shown
+            raise exporter.journal.refusal
+        yield
+    finally:
+        exporter.stop()
+
+
+def _wait_for_writer(path: Path) -> None:
+    """Wait until an exporter writes the journal, which one that is just starting does soon.
+
+    Raises ExporterError: none does, because its disk fails. Then it would find no request there.
     """
     if not until(lambda: has_writer(path), time.monotonic() + _STARTING_SECONDS):
         raise ExporterError(
@@ -220,29 +258,34 @@ def _wait_for_poll(exporter: Exporter) -> None:
     Raises ExporterError: IMDS does not answer.
     """
 
-    def result() -> Polls | None:
-        polls = exporter.latest().polls
-        throttled = polls.outcomes[Outcome.THROTTLED]
-        is_over = sum(polls.outcomes.values()) > throttled or throttled == _THROTTLED_POLLS
-        return polls if is_over else None
+    def is_answered() -> bool:
+        """Return whether a poll has ended in another way than by a 429, or too many by a 429."""
+        outcomes = exporter.latest().polls.outcomes
+        throttled = outcomes[Outcome.THROTTLED]
+        others = sum(outcomes.values()) - throttled
+        return others > 0 or throttled >= _THROTTLED_POLLS
 
-    polls = until(result, math.inf)
-    if polls is not None and not (polls.up or polls.partial):
-        if polls.outcomes[Outcome.THROTTLED]:
-            raise ExporterError(f"{polls.failure}; try again")
-        raise ExporterError(polls.failure)
+    until(is_answered, math.inf)
+    polls = exporter.latest().polls
+    if polls.up or polls.partial:
+        return
+    if polls.outcomes[Outcome.THROTTLED]:
+        raise ExporterError(f"{polls.failure}; try again")
+    raise ExporterError(polls.failure)
 
 
 def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config: Config) -> int:
     """Queue requests, wait for their results, print them, and return the exit status."""
-    # A poll for each event too, because the exporter sends one request at a time.
-    patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
-    wall = time.time()
+    # One poll until the exporter finds the requests, and one for each event, because it sends one
+    # request at a time.
+    polls_seconds = config.poll_interval * (1 + len(chosen))
+    patience = config.imds_timeout + polls_seconds + _PATIENCE_SECONDS
+    created = time.time()
     numbers: list[int] = []
-    status = 1
+    failure_status = 1
     try:
         numbers = store.requests.add(
-            ApprovalRequest(life, asker.name, wall, wall + patience, approver=asker.kind)
+            ApprovalRequest(life, asker.name, created, created + patience, approver=asker.kind)
             for life in chosen
         )
         until(
@@ -250,14 +293,13 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
             time.monotonic() + patience + config.poll_interval + _EXPIRED_SECONDS,
         )
     except Interrupted as interrupted:
-        status = interrupted.exit_status
+        failure_status = interrupted.exit_status
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
-        # A signal may have come after they were queued, and before their numbers were known.
-        numbers = numbers or [
-            request.number for request in store.requests.open() if request.created == wall
-        ]
+        if not numbers:  # a signal may have come when they were queued, and no number was known yet
+            opened = store.requests.open()
+            numbers = [request.number for request in opened if request.created == created]
         results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
     # There are no results if a signal came before the requests were queued.
@@ -267,13 +309,13 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
         _say_why(config)
     if final and all(map(is_approved, final)):
         return 0
-    return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
+    if any(map(may_be_approved, final)):
+        return _MAY_BE_APPROVED
+    return failure_status
 
 
 def _say_why(config: Config) -> None:
-    """Ask IMDS once, and report on standard error why the running exporter may not have sent it."""
-    if config.imds_endpoint == DISCOVER:
-        return
+    """Ask IMDS once, and report on standard error why the exporter may not have sent a request."""
     versions = event_versions(config.imds_api_version)
     wait = threading.Event().wait
     client = ImdsClient(config.imds_endpoint, versions, RateLimiter(), wait, config.imds_timeout)
@@ -287,7 +329,10 @@ def _say_why(config: Config) -> None:
 
 
 def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
-    """Withdraw requests without a result; wait for those that are being sent."""
+    """Withdraw the requests that have no result; return the results of all, by their numbers.
+
+    Those that are being sent get at most so many ``seconds``.
+    """
 
     def all_have_results() -> bool:
         # Again and again: what IMDS refused may be sent again.
@@ -322,9 +367,10 @@ def _question(chosen: Sequence[Lifecycle]) -> str:
 
 
 def _now(lives: Sequence[Lifecycle]) -> float:
-    """Return the time by the clock of IMDS, as the exporter had it when it saw the events.
+    """Return the time now by the clock of IMDS.
 
-    NotBefore is a time by that clock, and the one of this VM may be wrong.
+    NotBefore is a time by that clock, and the one of this VM may be wrong. The exporter saw each
+    event at a moment that has both times: what has passed since the newest one is added to it.
     """
     clock = ImdsClock(system_clock())
     clock.follow(max((life.first_seen for life in lives), key=lambda seen: seen.wall))
@@ -332,10 +378,12 @@ def _now(lives: Sequence[Lifecycle]) -> float:
 
 
 def _list(names: Iterable[str]) -> str:
+    """Return names of VMs for people, with commas."""
     return printable(", ".join(names) or _NO_NAME)
 
 
 def _agreed() -> bool:
+    """Ask the person at the terminal; return whether the answer is yes."""
     if not sys.stdin.isatty():
         raise UsageError("approve: standard input is not a terminal: add --yes")
     try:

@@ -1,4 +1,9 @@
-"""The flags of ``drill``, and which of its ways they choose."""
+"""The flags of ``drill``, and which kind of drill they choose.
+
+A drill posts an alert itself, lets an exporter push one (``--push``), or lets Prometheus scrape one
+(``--exporter.listen-address``). With ``--maintenance``, it tests whether an alert of the team is
+inhibited.
+"""
 
 import argparse
 import shlex
@@ -39,6 +44,7 @@ _VALUES: Final = "alerts.values"
 _PROMETHEUS: Final = "prometheus"
 _PROMETHEUS_HTTP_CONFIG: Final = "prometheus.http-config.file"
 _SERVING: Final = "With --exporter.listen-address: time"
+"""How the help of two flags begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(flags: Mapping[str, Any]) -> None:
-    """Raise UsageError for flags that cannot be, or not together."""
+    """Raise UsageError for an impossible value, or for flags that cannot be used together."""
     if "," in flags["alertmanager"]:
         raise UsageError("--alertmanager: give one address; a cluster tells all its members")
     try:
@@ -228,26 +234,26 @@ def _exporter_settings(flags: Mapping[str, Any]) -> dict[str, str]:
 def _drill(flags: Mapping[str, Any]) -> Drill:
     """Return the drill: it raises the alert that an exporter with these files would push."""
     story = story_of(flags["scenario"])
-    # Also tries the files, as an exporter does at its start.
+    # `check` also reads the files that settings name, as an exporter does at its start.
     catalog = alert_push.check(resolve(_exporter_settings(flags), {}))
     alert = alert_of_story(story, catalog)
     team = Team(
         flags["alertmanager"],
         flags[_HTTP_CONFIG],
-        min(flags["timeout"], TIMEOUT_SECONDS),
+        min(flags["timeout"], TIMEOUT_SECONDS),  # of one request, which must not take longer
     )
     return Drill(
         team,
         story,
         alert,
         settings=_alert_settings(flags[_VALUES]),
-        doctor=_doctor(team, flags),
+        doctor=_doctor_command(team, flags),
         timeout=flags["timeout"],
         keep=flags["keep"],
     )
 
 
-def _doctor(team: Team, flags: Mapping[str, Any]) -> str:
+def _doctor_command(team: Team, flags: Mapping[str, Any]) -> str:
     """Return the command that checks the same Alertmanager with the same files."""
     files = [(name, flags[name]) for name in (_HTTP_CONFIG, _VALUES) if flags[name] is not None]
     more = "".join(f" --{name} {shlex.quote(file)}" for name, file in files)
@@ -255,7 +261,10 @@ def _doctor(team: Team, flags: Mapping[str, Any]) -> str:
 
 
 def _alert_settings(values: str | None) -> Settings:
-    return resolve_alerts({}) if values is None else load_alerts(Path(values))
+    """Return the settings of the alerts in the file ``values``; without one, their defaults."""
+    if values is None:
+        return resolve_alerts({})
+    return load_alerts(Path(values))
 
 
 def _inhibit(drill: Drill, flags: Mapping[str, Any]) -> None:
@@ -270,11 +279,11 @@ def _inhibit(drill: Drill, flags: Mapping[str, Any]) -> None:
             " alertname=InstanceDown"
         )
     url = flags[_PROMETHEUS]
-    if url is not None:
+    if url is None:
+        labels = of_rendered_rules(drill.settings, own)
+    else:
         api = Api(f"--{_PROMETHEUS}", url, _prometheus_http(flags))
         labels = of_loaded_rules(api, own)
-    else:
-        labels = of_rendered_rules(drill.settings, own)
     check_inhibition(drill.team, own, labels, drill.timeout, doctor=drill.doctor)
     if url is None:
         say(
@@ -292,6 +301,7 @@ def _prometheus_http(flags: Mapping[str, Any]) -> HttpConfig | None:
 
 
 def _raise_alert(drill: Drill, flags: Mapping[str, Any]) -> None:
+    """Raise the alert of an event in the way that the flags choose."""
     drill.team.sent()  # so that a wrong address is reported before anything starts
     address = flags["exporter.listen-address"]
     if flags["push"]:

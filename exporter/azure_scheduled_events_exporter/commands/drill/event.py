@@ -1,7 +1,7 @@
 """The drill of an event: its alert is posted, pushed by an exporter, or raised by rules.
 
-A posted alert is labeled as a drill; the names of simulated VMs and their scale set say it. Must
-not touch a real event.
+People see that it is a drill: a posted alert has a label and a text that say so. In each drill, the
+names of the VM and its scale set say so. Must not touch a real event.
 """
 
 import time
@@ -60,7 +60,7 @@ class Drill:
     Each way raises it, measures its page and takes it back.
 
     Attributes:
-        team: who is to be told.
+        team: the Alertmanager of those who are to be paged.
         story: the event.
         alert: that of the event.
         settings: those of the alerts, which say what a severity does.
@@ -114,29 +114,33 @@ class Drill:
 
         Args:
             address: where its metrics are served.
-            wait: seconds before the event.
-            after: seconds after it.
+            wait: seconds for Prometheus to find the target, before the event.
+            after: seconds for Prometheus to see that the event is over. With 0, the event does not
+                end before the target does.
         """
         with watched(self.story, {"web.listen-address": str(address)}) as simulator:
             url = f"http://{address.local}/metrics"
             say(f"drill: scrape {url} now; the event follows in {format_duration(wait)}")
             time.sleep(wait)
             begun = self._begin()
+            is_interrupted = False
             try:
                 event_id = self._announce(simulator, f"{self.alert.name} should fire")
                 self._measure(event_id, begun)
             except Interrupted:
-                after = 0
+                is_interrupted = True  # then nobody wants to wait for `after`
                 raise
             finally:
-                if after and not self.keep:
+                if after and not self.keep and not is_interrupted:
                     self._end(simulator, after)
 
     @property
     def _vm(self) -> str:
+        """The name of the simulated VM."""
         return self.story.vms[0].name
 
     def _begin(self) -> _Begun:
+        """Begin a measurement."""
         sent_before = self.team.sent()  # this takes time, which is not to be measured
         return _Begun(time.monotonic(), sent_before)
 
@@ -223,7 +227,7 @@ class Drill:
                     f" {expected}: {values}"
                 )
             return "ticket"
-        if not self.team.names(severity):
+        if not self.team.has_route_for(severity):
             raise ExporterError(
                 f"severity {severity} pages, but no route names it, so the alert went where all"
                 f" others go ({held.shown}). If your rules have words of their own for severities,"

@@ -13,6 +13,7 @@ from .story import DRILL
 from .team import HeldAlert, Team
 
 _MATCHER = 'drill="true"'
+"""Selects the alerts of drills from those that Alertmanager has."""
 
 
 def check_inhibition(
@@ -42,6 +43,7 @@ def check_inhibition(
         team.put(drilled, texts, ends_in=KEPT_SECONDS)
         found = _held(team, name, timeout, doctor)
     finally:
+        # The inhibiting alert is resolved last, or the team's own one could still notify.
         for each in (drilled, marked):
             team.put(each, texts, ends_in=0)
     if not found.is_inhibited:

@@ -22,9 +22,9 @@ _Value = TypeVar("_Value")
 
 
 def of_loaded_rules(api: Api, own: Labels) -> Labels:
-    """Return the labels of the alert as the rules of a Prometheus yield them.
+    """Return the labels of the alert Maintenance as the rules of a Prometheus would yield them now.
 
-    They are those of the VM that has the most labels in common with the team's alert ``own``.
+    They are for the VM that has the most labels in common with the team's alert ``own``.
 
     Raises:
         ExporterError: no VM has one, the rule is not loaded, or Prometheus cannot be asked.
@@ -40,8 +40,9 @@ def of_loaded_rules(api: Api, own: Labels) -> Labels:
 def of_rendered_rules(settings: Settings, own: Labels) -> Labels:
     """Return the labels that rules with ``settings`` would give the alert Maintenance.
 
-    Those of the VM have the value that they have in ``own``, if the form of the settings allows it.
-    To them come the labels of ``maintenance.within``, and those that the rule itself gives.
+    The labels that name the VM have the values that they have in ``own``, if the form of the
+    settings allows that. The labels of ``maintenance.within`` are copied from ``own`` too, and the
+    rule itself adds others.
 
     Raises:
         ExporterError: no label of ``own`` has a value that rules with ``settings`` can yield.
@@ -63,10 +64,11 @@ def queries(settings: Settings, own: Labels) -> Iterator[str]:
 
     Each has a result if rules with ``settings`` yield a VM with the value of that label.
     """
-    every = " ".join(of_every_vm(_rendered_rule(settings).expression).split())
+    every_vm = " ".join(of_every_vm(_rendered_rule(settings).expression).split())
     for name in _possible(settings, own):
         value = own[name].replace("\\", r"\\").replace('"', r"\"")
-        yield f'{every} and on ({name}) label_replace(vector(1), "{name}", "{value}", "", "")'
+        # label_replace makes a series with this one label, which joins the VM that has the same.
+        yield f'{every_vm} and on ({name}) label_replace(vector(1), "{name}", "{value}", "", "")'
 
 
 def shown(labels: Labels) -> str:
@@ -83,6 +85,7 @@ def _possible(settings: Settings, own: Labels) -> tuple[str, ...]:
 
 
 def _rendered_rule(settings: Settings) -> Alert:
+    """Return the rule of Maintenance. Raises ExporterError: the settings leave it out."""
     for rule in alerts(settings):
         if rule.name == MAINTENANCE:
             return rule
@@ -90,6 +93,7 @@ def _rendered_rule(settings: Settings) -> Alert:
 
 
 def _loaded_rule(api: Api) -> Mapping[str, Any]:
+    """Return the rule of Maintenance in Prometheus. Raises ExporterError: it is not loaded."""
     for rule in _asked(api, _rules, "/api/v1/rules"):
         if rule["name"] == MAINTENANCE:
             return rule
@@ -100,10 +104,12 @@ def _loaded_rule(api: Api) -> Mapping[str, Any]:
 
 
 def _rules(answer: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the rules of all groups in an answer of /api/v1/rules."""
     return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
 
 
 def _vms(answer: Any) -> Sequence[Labels]:
+    """Return the labels of each series in an answer of /api/v1/query."""
     return [row["metric"] for row in answer["data"]["result"]]
 
 
@@ -127,6 +133,7 @@ def _no_vm(own: Labels, vms: Sequence[Labels]) -> str:
         if known:
             near.append(f"{name}={closest(value, known) or known[0]}")
     if not near:
+        # A label with this prefix is there a second time, under the name that the team uses.
         names = sorted({name for vm in vms for name in vm if not name.startswith(MADE)})
         return (
             f"the loaded rules name a VM by {', '.join(names)}, but your alert has"

@@ -34,8 +34,8 @@ DRILL: Final = "DRILL"
 def story_of(name: str) -> Scenario:
     """Return a scenario that announces the first event of the scenario ``name`` at once.
 
-    It has only the first VM of that event, whose name and scale set are those of a drill. Of its
-    own values it keeps the priority, because routes may depend on it.
+    It has only the first VM of that event, with a name and a scale set that say that it is a drill.
+    The VM keeps its priority, because routes may depend on it.
 
     Raises:
         UsageError: there is no such scenario, or it has no event of a VM.
@@ -70,7 +70,8 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> EventAlert:
     known, _ = observe(Lifecycles(), document, ObservationContext(now, vm.name))
     [life] = known.current.values()
     kind = life.kind
-    alert = alert_of(life, kind, Instance(vm.name, resource_group=vm.resource_group), catalog, {})
+    instance = Instance(vm.name, resource_group=vm.resource_group)
+    alert = alert_of(life, kind, instance, catalog, extra={})
     if alert is None:
         raise UsageError(
             f"--scenario: its event is {kind} ({life.event.event_type}), which raises no alert"
@@ -82,8 +83,8 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> EventAlert:
 def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
     """Start a simulator with the VM of ``story`` and no event, and an exporter that polls it.
 
-    Yields the simulator. The exporter has these ``settings`` alone: those of the VM's own one
-    (collector, users, policy) do not apply.
+    Yields the simulator once the exporter has polled it. The exporter has these ``settings`` alone:
+    those of the exporter that runs on this machine (collector, users, policy) do not apply.
     """
     with Simulator(replace(story, events=())) as simulator:
         own = {

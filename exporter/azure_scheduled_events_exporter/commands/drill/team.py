@@ -14,7 +14,9 @@ from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClie
 from azure_scheduled_events_exporter.doctor.matchers import severity_matchers
 from azure_scheduled_events_exporter.errors import ExporterError
 
-_REQUESTS: Final = "alertmanager_notification_requests"  # …_total and …_failed_total
+_REQUESTS: Final = "alertmanager_notification_requests"
+"""How the names of two metrics begin: …_total and …_failed_total."""
+
 _Value = TypeVar("_Value")
 
 
@@ -62,15 +64,16 @@ class Team(AlertmanagerClient):
             "alerts", _held, "/api/v2/alerts", filter=[matcher, f'alertname="{name}"']
         )
 
-    def names(self, severity: str) -> bool:
-        """Return whether a route names ``severity``, or no route asks for any."""
+    def has_route_for(self, severity: str) -> bool:
+        """Return whether a route matches ``severity``, or no route matches by severity at all."""
         route = self._asked("its configuration", _route, "/api/v2/status")
-        asked = [*severity_matchers(route)]
-        return not asked or any(each.accepts({"severity": severity}) for each in asked)
+        matchers = list(severity_matchers(route))
+        return not matchers or any(each.accepts({"severity": severity}) for each in matchers)
 
     def _asked(
         self, what: str, read: Callable[[bytes], _Value], path: str, **params: Any
     ) -> _Value:
+        """Return what ``read`` finds in the answer of Alertmanager; ``what`` says what that is."""
         answer = self.get(path, **params)
         try:
             return read(answer)
@@ -81,7 +84,10 @@ class Team(AlertmanagerClient):
 
 
 def _sent(answer: bytes) -> Sent:
-    """Return the numbers in Alertmanager's metrics, whose total counts failed ones too."""
+    """Return the numbers in Alertmanager's metrics.
+
+    Its total counts failed notifications too, so they are subtracted.
+    """
     lines = answer.decode("utf-8", "replace").splitlines()
     text = "".join(f"{line}\n" for line in lines if line.startswith(_REQUESTS))
     tried = Counter[str]()

@@ -41,6 +41,8 @@ DESCRIPTION = (
     " safe to run twice; recover undoes it, also if the event was cancelled."
 )
 _LOCK_SECONDS = 2.0
+"""How long the disk may take to give the lock of this hook's name."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TYPES = ", ".join(EventType)
 _KINDS = ", ".join(Kind)
@@ -168,6 +170,7 @@ def run(parsed: argparse.Namespace) -> int:
             stack.callback(lock.close)
         runs = Runs(journal, parsed.name, log)
         hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
+        # The hook is closed while further signals are ignored, and then the interruption ends here.
         with suppress(Interrupted), interruptible(), closing(hook):
             # What an earlier hook has prepared for may still be current: an empty document is then
             # not believed at once.
@@ -178,8 +181,8 @@ def run(parsed: argparse.Namespace) -> int:
 def _lock(journal: Path, name: str, log: Logger) -> sqlite3.Connection | None:
     """Take the lock that makes this hook the only one of its name; closing it releases it.
 
-    Returns None if the disk fails, or does not answer in time: that must not keep an event from the
-    command.
+    Returns None if the disk fails, or does not answer in time: the hook runs without a lock then,
+    because the command must run at an event all the same.
 
     Raises:
         ExporterError: another hook has it, or the file is no journal.

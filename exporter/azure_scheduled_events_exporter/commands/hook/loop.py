@@ -28,7 +28,8 @@ from .stops import Reason, Stop, kill_at, outcome_of, reason_to_stop
 from .view import View
 
 _APPROVE_SECONDS: Final = 10.0
-"""How long after an approval has failed it is sent again."""
+"""How long after the start of an approval the next one may start, if the first has failed."""
+
 _STOP_SECONDS: Final = 5.0
 """How long a command has to end when the hook itself is ended."""
 
@@ -63,7 +64,7 @@ class Hook:
         self._approve_at: dict[str, float] = {}  # monotonic time by EventId
         self._reasons = Changes()  # why nothing is prepared, by EventId
         self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`
-        # How many documents had come when one last showed an event of a run, by EventId.
+        # How many documents had come when one last showed the event of a run, by EventId.
         self._seen_at: dict[str, int] = {}
 
     def run(self, polled: Iterable[Exporter]) -> None:
@@ -73,10 +74,8 @@ class Hook:
         for exporter in polled:
             snapshot = exporter.latest()
             now = exporter.clock().wall
-            view = self._view(snapshot, now)
-            for process in list(self._processes.values()):
-                with self._guarded(process.run):
-                    self._watch(process, view)
+            # The first two steps change the runs, so a new view is taken after each.
+            self._watch_all(self._view(snapshot, now))
             self._record(self._view(snapshot, now))
             view = self._view(snapshot, now)
             self._explain(view)
@@ -85,33 +84,41 @@ class Hook:
                 self._begin(run)
 
     def _view(self, snapshot: Snapshot, now: float) -> View:
-        """Return what the hook sees now."""
+        """Return what the hook sees at ``now``, by the clock of IMDS."""
         runs = self._runs.known
-        documents = snapshot.polls.documents
-        events = {run.event_id for run in runs}
-        self._seen_at = {
-            event_id: documents if event_id in snapshot.current else self._seen_at.get(event_id, 0)
-            for event_id in events
-        }
         return View(
             current=snapshot.current,
             now=now,
             runs=runs,
             active=frozenset(self._processes),
             ended={life.event_id: life for life in (*snapshot.recent, *snapshot.ended)},
-            missing={event_id: documents - at for event_id, at in self._seen_at.items()},
+            missing=self._missing(runs, snapshot),
         )
+
+    def _missing(self, runs: Sequence[HookRun], snapshot: Snapshot) -> dict[str, int]:
+        """Return how many documents in a row have lacked the event of a run, by EventId.
+
+        Remembers which document was the last that showed it.
+        """
+        documents = snapshot.polls.documents
+        missing = {}
+        for event_id in {run.event_id for run in runs}:
+            if event_id in snapshot.current:
+                self._seen_at[event_id] = documents
+            # An event of an earlier hook that this process has never seen was missing in all.
+            missing[event_id] = documents - self._seen_at.get(event_id, 0)
+        return missing
 
     def _record(self, view: View) -> None:
         """Record the preparations that were missed, and the ends of those that were interrupted."""
-        for run in missed(self._awaited, view, self._rules):
-            self._runs.tell(run)
+        for run in missed(self._awaited, view, self._rules):  # awaited at the last poll
+            self._runs.record(run)
         self._awaited = awaited(self._awaited, view, self._rules)
         for run in lapsed(view):
             self._runs.keep(run)
 
     def close(self) -> None:
-        """End what runs. It is run again by the next hook, if there is time."""
+        """End the commands that run. The next hook runs them again, if there is time."""
         ends = time.monotonic() + _STOP_SECONDS
         children = [*self._processes.values(), *self._approvals.values()]
         for process in self._processes.values():
@@ -171,12 +178,19 @@ class Hook:
             self._runs.keep(replace(run, outcome=str(RunOutcome.FAILED)))
 
     def _begin(self, run: HookRun) -> None:
+        """Start the command of ``run``."""
         if run.phase == Phase.RECOVER:
             for approval in self._approvals.values():  # of events that are over
                 approval.terminate()
         with self._guarded(run):
             self._runs.keep(run)  # before the command runs: what has begun is known after a restart
             self._processes[run.run] = Process(self._command, run)
+
+    def _watch_all(self, view: View) -> None:
+        """Watch each run whose command is running."""
+        for process in list(self._processes.values()):
+            with self._guarded(process.run):
+                self._watch(process, view)
 
     def _watch(self, process: Process, view: View) -> None:
         """Record the end of a run, or stop it when its time is up."""
@@ -197,6 +211,7 @@ class Hook:
                 )
 
     def _ended(self, process: Process, status: int, view: View) -> None:
+        """Record the end of a run; ``status`` is negative if a signal with that number ended it."""
         run = process.run
         del self._processes[run.run]
         if process.stop is not None:

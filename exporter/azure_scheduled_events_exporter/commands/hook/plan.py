@@ -89,7 +89,7 @@ def _is_due(life: Lifecycle, view: View, rules: Rules) -> bool:
     if not before:
         return rules.select(life) and (left is None or left <= rules.lead)
     last = before[-1]
-    if last.outcome is None:
+    if last.outcome is None:  # it runs, or it was interrupted and begins again
         return last.run not in view.active
     if not _may_repeat(last, left, rules):
         return False
@@ -103,9 +103,11 @@ def _runs_for(life: Lifecycle, view: View) -> Sequence[HookRun]:
 
 
 def _may_repeat(last: HookRun, left: float | None, rules: Rules) -> bool:
-    """Return whether a preparation that has ended so may run again.
+    """Return whether a preparation may run again after ``last``, which has ended.
 
-    One that was stopped may only if it was by ``timeout``: not within the grace before NotBefore.
+    One that failed may, and so may one that was stopped because its event was cancelled: the event
+    has come back. One that was stopped at its deadline may if that was by the rules' ``timeout``;
+    if it was by NotBefore, no more than the grace is left. One that succeeded may not.
     """
     if last.outcome == RunOutcome.TIMEOUT:
         return left is None or left > rules.grace
@@ -134,9 +136,10 @@ def _run_of(life: Lifecycle, view: View, rules: Rules, run_id: str) -> HookRun:
 
 
 def awaited(before: Collection[str], view: View, rules: Rules) -> frozenset[str]:
-    """Return the EventIds of the events that the hook will prepare for, as it was seen so far.
+    """Return the EventIds of the events that the hook is to prepare for, and has not yet.
 
-    ``before`` is the last result. An event leaves it when a preparation begins, or the event does.
+    ``before`` is the last result: an event stays in it until a preparation or the event begins, or
+    until it is not current any more, even if the rules do not select it any more.
     """
     pending = {
         life.event_id
@@ -155,19 +158,23 @@ def missed(before: Collection[str], view: View, rules: Rules) -> list[HookRun]:
 
     Its command was not run. ``before`` is the last result of :func:`awaited`.
     """
-    begun = []
+    too_late = []
     for event_id in sorted(set(before) - {run.event_id for run in view.preparations}):
         life = view.life(event_id)
         if life is None or not view.has_begun(life):
             continue
         # While it is Scheduled, NotBefore may still move, and leave time to prepare.
         if life.state is State.STARTED or life.outcome is not None:
-            begun.append(_too_late(_run_of(life, view, rules, uuid.uuid4().hex), life, view))
-    return begun
+            run = _run_of(life, view, rules, uuid.uuid4().hex)
+            too_late.append(_too_late(run, life, view))
+    return too_late
 
 
 def lapsed(view: View) -> list[HookRun]:
-    """Return the preparations that were interrupted and do not begin again, with their outcome."""
+    """Return the preparations that were interrupted and cannot begin again, with their outcome.
+
+    Their event has begun, or is over.
+    """
     ended = []
     for run in view.runs:
         if run.phase != Phase.PREPARE or run.outcome is not None or run.run in view.active:
@@ -176,13 +183,15 @@ def lapsed(view: View) -> list[HookRun]:
         is_over = view.is_over(run.event_id)
         if life is not None and view.has_begun(life) and (is_over or life.state is State.STARTED):
             ended.append(_too_late(run, life, view))
-        elif is_over:  # how, is known only if this process has seen it
-            outcome = RunOutcome.FAILED if life is None else RunOutcome.CANCELLED
-            ended.append(replace(run, outcome=str(outcome)))
+        elif is_over and life is not None:
+            ended.append(replace(run, outcome=str(RunOutcome.CANCELLED)))
+        elif is_over:  # this process has not seen it, so nobody knows whether it began
+            ended.append(replace(run, outcome=str(RunOutcome.FAILED)))
     return ended
 
 
 def _too_late(run: HookRun, life: Lifecycle, view: View) -> HookRun:
+    """Return ``run`` with the outcome that it could not run before its event."""
     return replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=view.left(life))
 
 
@@ -212,9 +221,9 @@ def _why_not_now(life: Lifecycle, view: View, rules: Rules) -> str:
 
 
 def prepared(view: View) -> list[Lifecycle]:
-    """Return the current events that are prepared, so that an approval may start them.
+    """Return the current events that the VM is prepared for, so that an approval may start them.
 
-    While a recovery runs, none is.
+    While a recovery runs, it is prepared for none.
     """
     if view.is_recovering:
         return []
@@ -231,8 +240,8 @@ def _recovery(view: View, rules: Rules) -> list[HookRun]:
     if not view.runs or not all(view.is_over(run.event_id) for run in view.runs):
         return []
     interrupted = [run.run for run in view.runs if run.phase == Phase.RECOVER]
-    runs = [run for run in view.runs if run.phase == Phase.PREPARE] or view.runs
-    last = runs[-1]
+    preparations = [run for run in view.runs if run.phase == Phase.PREPARE]
+    last = (preparations or view.runs)[-1]  # its event is the one that the recovery gets
     recovery = HookRun(
         run=interrupted[-1] if interrupted else uuid.uuid4().hex,
         command=rules.command,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -28,9 +28,16 @@ TERMINATE: Final = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 
 _LONGEST_VARIABLE = 32_768
 """Bytes of a variable: Linux starts no program with one of 128 KiB or more."""
+
 _TAIL_BYTES = 4096
+"""How much of the end of the output is kept."""
+
 _LAST_LINES = 10
+"""How many lines of it a person gets."""
+
 _LONGEST_LINE = 200
+"""Characters of each of these lines."""
+
 _LATE_OUTPUT_SECONDS = 0.2
 """How long the end of the output is waited for: children may keep the pipe open."""
 
@@ -42,7 +49,8 @@ class Process(subprocess.Popen[bytes]):
     standard output of this process.
 
     Attributes:
-        stop: why and when it was asked to end; None before.
+        run: the run, as it was when it began.
+        stop: why and when it was asked to end; None before. Set by ``loop``.
         began: when it was started, by the monotonic clock.
 
     Raises:
@@ -88,6 +96,7 @@ class Process(subprocess.Popen[bytes]):
         return "\n".join(printable(line.rstrip())[:_LONGEST_LINE] for line in lines)
 
     def _read(self, output: IO[bytes]) -> None:
+        """Pass the output on until its end, and keep its tail. A thread runs this."""
         with output, suppress(OSError):
             while chunk := os.read(output.fileno(), _TAIL_BYTES):
                 self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
@@ -99,7 +108,8 @@ class Process(subprocess.Popen[bytes]):
 def end_leftovers(runs: Iterable[HookRun]) -> None:
     """End the processes of runs that a hook has left behind when it was killed.
 
-    They are found by the variable EVENT_RUN of their environment, which only Linux shows.
+    They are found by the variable EVENT_RUN of their environment, which each command of a hook gets
+    and only Linux shows.
     """
     marks = {f"EVENT_RUN={run.run}".encode() for run in runs if run.outcome is None}
     if not marks:
@@ -110,8 +120,9 @@ def end_leftovers(runs: Iterable[HookRun]) -> None:
                 os.kill(int(folder.name), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def _start_thread(work: object, *arguments: object) -> threading.Thread:
-    thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+def _start_thread(work: Callable[..., None], *arguments: object) -> threading.Thread:
+    """Run ``work`` in a thread of its own, which does not keep the process from ending."""
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
     thread.start()
     return thread
 
@@ -128,7 +139,7 @@ def _write(pipe: IO[bytes], content: bytes) -> None:
 
 
 def _values(record: Record) -> dict[str, str]:
-    """Return the event as variables."""
+    """Return the event as variables: ``event_type`` becomes EVENT_TYPE, and ``run`` EVENT_RUN."""
     return {
         f"EVENT_{key.removeprefix('event_').upper()}": _text(value) for key, value in record.items()
     }
@@ -152,12 +163,18 @@ else:
 
 
 def _variable(text: str) -> bytes:
-    """Return the value of a variable, cut at a character, without what no variable can have."""
+    """Return ``text`` as the value of a variable, without NUL, which no variable can have.
+
+    One that is too long is cut, and not within a character.
+    """
     content = text.replace("\0", "").encode(errors="replace")
     return content[:_LONGEST_VARIABLE].decode(errors="ignore").encode()
 
 
 def _text(value: object) -> str:
+    """Return a value of an event as a text; None is empty, and a list has commas."""
     if value is None:
         return ""
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)

@@ -41,7 +41,7 @@ _FAILURES = (ExporterError, sqlite3.Error, OSError)
 
 
 class Runs:
-    """The runs of the hook ``name`` that no recovery has ended."""
+    """The runs of the hook ``name``, and the threads that write them."""
 
     def __init__(self, journal: Path, name: str, log: Logger) -> None:
         self._journal = journal
@@ -49,11 +49,12 @@ class Runs:
         self._log = log
         self._changed = threading.Condition()
         self._known: dict[str, HookRun] = {}
-        self._unsent: dict[str, HookRun] = {}  # that the journal does not have yet
+        self._unsent: dict[str, HookRun] = {}  # those that the journal does not have yet
         self._is_loaded = False
-        self._written = 0  # the version that is in the file
-        # The version of what is known: newer, so that the thread reads and writes the file at once.
+        # The version of the runs: it grows with each change. The first one is newer than the one in
+        # the file, so that the thread reads and writes the file at once.
         self._version = 1
+        self._written = 0  # the version that is in the file
         for work in (self._keep_file, self._send, self._look_for_others):
             threading.Thread(target=work, name=f"hook{work.__name__}", daemon=True).start()
         self._wait_for_disk()
@@ -70,19 +71,27 @@ class Runs:
             return tuple(self._known.values())
 
     def keep(self, run: HookRun) -> None:
-        """Log a run, add or replace it, and wait briefly until it is on disk."""
+        """Add or replace a run among the known ones, and record it.
+
+        It waits briefly until the run is on disk.
+        """
         with self._changed:
             self._known = _with(self._known, run)
-        self.tell(run)
+        self.record(run)
 
-    def tell(self, run: HookRun) -> None:
-        """Log a run, and hand it to the journal: one that did not begin is not to be recovered."""
+    def record(self, run: HookRun) -> None:
+        """Log a run, and hand it to the journal.
+
+        For a run that did not begin, that is all: it has prepared nothing, so there is nothing to
+        recover. It waits briefly until the run is on disk.
+        """
         self._log_run(run)
         with self._changed:
             self._unsent[run.run] = run
             while len(self._unsent) > _MOST_WAITING:
-                del self._unsent[next(iter(self._unsent))]
-            self._is_changed()
+                oldest = next(iter(self._unsent))
+                del self._unsent[oldest]
+            self._note_change()
         self._wait_for_disk()
 
     def _log_run(self, run: HookRun) -> None:
@@ -107,12 +116,13 @@ class Runs:
         with self._changed:
             self._changed.wait_for(lambda: not self._unsent, _WRITE_SECONDS)
 
-    def _is_changed(self) -> None:
+    def _note_change(self) -> None:
         """Let the threads see a change. The lock is held."""
         self._version += 1
         self._changed.notify_all()
 
     def _wait_for_disk(self) -> None:
+        """Wait briefly until the file has all that is known now."""
         with self._changed:
             version = self._version
             self._changed.wait_for(lambda: self._written >= version, _WRITE_SECONDS)
@@ -183,7 +193,7 @@ class Runs:
             with as_folder_owner(self._journal):
                 found = list(abandoned(self._journal, self._name))
         except OSError:
-            return  # the threads that need the disk log it
+            return  # the other threads need the disk too, and log its failure
         for path, run in found:
             self._log.warning(
                 "a hook of another name has prepared, and does not run: start it again, or bring"
@@ -208,10 +218,10 @@ class Runs:
                 time.sleep(_WRITE_SECONDS)
             else:
                 with self._changed:
-                    for name, run in unsent.items():
-                        if self._unsent.get(name) == run:
-                            del self._unsent[name]
-                    self._is_changed()
+                    for run_id, run in unsent.items():
+                        if self._unsent.get(run_id) == run:  # otherwise it has changed meanwhile
+                            del self._unsent[run_id]
+                    self._note_change()
 
     def _write_to_journal(self, runs: Iterable[HookRun]) -> None:
         """Write runs to the journal. Raises one of the failures: it has none of them."""
@@ -223,7 +233,7 @@ class Runs:
                 store.hook_runs.put(run)
 
     def _complain(self, failures: Changes, what: str, error: Exception) -> None:
-        """Log a failure, once until its cause is another one."""
+        """Log a failure, unless the last one that was logged had the same cause."""
         if failures.is_new("", str(error)):
             self._log.warning(what, extra=logs.facts(path=self._journal, error=error))
 
@@ -231,7 +241,7 @@ class Runs:
 def _with(known: Mapping[str, HookRun], run: HookRun) -> dict[str, HookRun]:
     """Return the known runs with ``run``, new or changed.
 
-    A recovery that has ended has put back what all of them had prepared: none runs beside it.
+    A recovery that has ended has undone what all of them had prepared, so none is left.
     """
     if run.phase == Phase.RECOVER and run.outcome:
         return {}

@@ -57,8 +57,10 @@ def _problem(path: Path, depth: int = 0) -> str:
     if head.startswith(_BYTE_ORDER_MARKS):
         return "begins with a byte order mark: save it as UTF-8 without one"
     if not head.startswith(_SHEBANG):
-        is_text = b"\0" not in head and not head.startswith(b"\x7fELF")
-        return "has no first line that names its interpreter, such as #!/bin/sh" if is_text else ""
+        is_binary = b"\0" in head or head.startswith(b"\x7fELF")
+        if is_binary:
+            return ""
+        return "has no first line that names its interpreter, such as #!/bin/sh"
     if b"\r" in line:
         return "its lines end with CR LF, as on Windows: save it with LF (sed -i 's/\\r$//')"
     named = line.removeprefix(_SHEBANG).decode(errors="replace").strip(" \t")
@@ -85,11 +87,11 @@ def _interpreter_problem(interpreter: str, rest: str, depth: int) -> str:
 
 def _env_problem(rest: str) -> str:
     """Return why ``env`` would not find the program that ``rest`` of the first line names."""
-    words = [rest]  # the kernel passes it as one argument
+    words = [rest]  # the kernel passes the rest of the line as one argument, which -S splits
     if rest.startswith("-S"):
         words = rest.removeprefix("-S").split()
-    others = [word for word in words if "=" not in word]
-    program = others[0] if others else ""
+    without_variables = [word for word in words if "=" not in word]
+    program = without_variables[0] if without_variables else ""
     if not program or program.startswith("-"):
         return ""  # an option that only env understands
     if shutil.which(program) is None:

@@ -15,6 +15,7 @@ from .view import View
 class Reason(Enum):
     """Why a run is stopped."""
 
+    # Its time is up: that of the rules' timeout, or NotBefore comes.
     DEADLINE = auto()
     # The event that it prepares for is over.
     OVER = auto()
@@ -32,13 +33,14 @@ class Stop:
 
 def reason_to_stop(run: HookRun, view: View, rules: Rules) -> Reason | None:
     """Return why a run is to be asked to end now; None if it goes on."""
-    not_before = None
-    if run.phase == Phase.RECOVER and due_preparations(view, rules):
-        return Reason.NEW_EVENT
     if run.phase == Phase.PREPARE:
         if view.is_over(run.event_id):
             return Reason.OVER
         not_before = _not_before(run, view)
+    else:
+        if due_preparations(view, rules):
+            return Reason.NEW_EVENT
+        not_before = None  # a recovery follows the event
     if view.now >= deadline(run.started, not_before, rules):
         return Reason.DEADLINE
     return None

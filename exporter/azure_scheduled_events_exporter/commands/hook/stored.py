@@ -46,13 +46,14 @@ def text_of(stored: Stored) -> str:
 
 
 def parse(text: str) -> Stored:
-    """Return the content of a file, without the runs that are damaged."""
+    """Return the content of a file, without the runs that are damaged: ``damage`` says why."""
     problems: list[str] = []
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         return Stored({}, {}, str(error))
-    runs, unsent = [_runs(content, key, problems) for key in ("runs", "unsent")]
+    runs = _runs(content, "runs", problems)
+    unsent = _runs(content, "unsent", problems)
     return Stored(runs, unsent, "; ".join(problems))
 
 

@@ -55,7 +55,7 @@ class View:
         return life.state is State.STARTED or (left is not None and left <= 0)
 
     def is_over(self, event_id: str) -> bool:
-        """Return whether the event of a run is over."""
+        """Return whether the event of a run is over: documents have lacked it often enough."""
         return self.missing.get(event_id, 0) >= GONE_DOCUMENTS
 
     @property
