@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECO
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.imds.client import LARGEST_BODY
 from azure_scheduled_events_exporter.journal.disk import documents, file
-from azure_scheduled_events_exporter.journal.tables import inbox_tables, store
+from azure_scheduled_events_exporter.journal.tables import inbox_tables, removal
 from azure_scheduled_events_exporter.journal.thread import queue, shared
 from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS
 from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
@@ -69,7 +69,7 @@ SENTENCES = [
     ("docs/reliability.md", f"waits for the journal for {state.QUICK_JOURNAL_SECONDS:g} s"),
     ("docs/reliability.md", f"until {state.JOURNAL_SECONDS:g} s after the start"),
     ("docs/reliability.md", f"within the first {state.APPROVALS_WAIT_SECONDS:g} s"),
-    ("docs/reliability.md", f"journal has at most {store.LARGEST_BYTES // MIB} MiB"),
+    ("docs/reliability.md", f"journal has at most {removal.LARGEST_BYTES // MIB} MiB"),
     ("docs/reliability.md", f"`-wal` file {file.LARGEST_WAL_BYTES // MIB} MiB"),
     ("docs/reliability.md", f"(`history --documents`) have at most {documents.LARGEST // MIB} MiB"),
     ("docs/reliability.md", f"answer of IMDS has at most {LARGEST_BODY // MIB} MiB"),

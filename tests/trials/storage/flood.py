@@ -11,7 +11,7 @@ import psutil
 
 from azure_scheduled_events_exporter.journal.disk.documents import LARGEST as DOCUMENTS
 from azure_scheduled_events_exporter.journal.disk.file import LARGEST_WAL_BYTES
-from azure_scheduled_events_exporter.journal.tables.store import LARGEST_BYTES
+from azure_scheduled_events_exporter.journal.tables.removal import LARGEST_BYTES
 from azure_scheduled_events_exporter.simulator import Simulator
 from trials.trial import QUIET, Crew, Order, Row, passes, polls
 

@@ -79,8 +79,8 @@ class JournalFile:
 
     Attributes:
         path: the value of ``--journal.path``; after :meth:`locate`, the path of the file.
-        unusable: why the file that is there is to be renamed, ``""`` if it is not. Whoever knows a
-            reason sets it, and the next :meth:`opened` renames the file.
+        unusable: why the file that is there is to be renamed, ``""`` if it is not. The journal's
+            thread sets it, and the next :meth:`opened` renames the file.
     """
 
     def __init__(self, path: Path, log: logging.Logger, *, renames: bool = True) -> None:
@@ -191,7 +191,8 @@ class JournalFile:
 
         ``found``: which files are there now.
         """
-        # If the lock's file was removed or replaced, another process could lock the new one.
+        # If the lock's file was removed or replaced, another process could lock the new one: then
+        # this process takes that lock too.
         self.close(keeps_lock=found.lock == self._files.lock)
         self._check_is_mounted(found)
         self._take_lock()

@@ -3,8 +3,8 @@
 Handles rows and transactions. Must not handle files, failures or threads (``journal.disk.file``,
 ``journal.thread.writer``).
 
-``journal.tables.schema`` lists the tables; those that commands write too are in
-``journal.tables.inbox_tables``.
+``journal.tables.schema`` lists the tables. Those that commands write too are in
+``journal.tables.inbox_tables``, and old rows are removed by ``journal.tables.removal``.
 """
 
 import sqlite3
@@ -42,6 +42,7 @@ from azure_scheduled_events_exporter.journal.content.remembered import Remembere
 from azure_scheduled_events_exporter.snapshot.hooks import counted
 
 from .inbox_tables import HookRunTable, RequestTable
+from .removal import remove_expired, remove_oldest
 from .schema import TABLES, check_schema
 
 _Value = TypeVar("_Value")
@@ -50,45 +51,10 @@ PAGE: Final = 500
 """How many transitions are read at once."""
 _SPANS: Final = 256
 """How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
-_PRUNED: Final = 50_000
-"""How many transitions are removed at once, which takes less than a second."""
-LARGEST_BYTES: Final = 128 << 20
-"""The most that the tables may take: some 25,000 events, far more than Azure has for one VM.
-
-Whoever poses as IMDS could fill the disk otherwise.
-"""
 _LARGEST_NUMBER: Final = 1 << 61
 """A larger number of a transition is damage: nothing counts so far."""
 _STEPS_BETWEEN_LOOKS: Final = 10_000
 """After how many steps of SQLite's machine a check looks whether it is to stop: a millisecond."""
-
-_EXPIRED_TRANSITIONS: Final = (
-    "DELETE FROM transitions WHERE wall < ?"
-    f" AND seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
-)
-_EXPIRED: Final = (
-    _EXPIRED_TRANSITIONS,
-    "DELETE FROM lives WHERE ended < ?",
-    "DELETE FROM approval_requests WHERE created < ?",
-)
-
-
-def _oldest_tenth(table: str, column: str) -> str:
-    """Return the statement that removes the oldest tenth of a table; ``column`` has the order."""
-    rows = f"{table} WHERE {column} IS NOT NULL"  # a current event has no end, and stays
-    count = f"SELECT count(*) / 10 FROM {rows}"
-    oldest = f"SELECT {column} FROM {rows} ORDER BY {column} LIMIT 1 OFFSET ({count})"
-    return f"DELETE FROM {table} WHERE {column} <= ({oldest})"
-
-
-_OLDEST_TENTHS: Final = (
-    _oldest_tenth("transitions", "seq"),
-    _oldest_tenth("lives", "ended"),
-    _oldest_tenth("spans", "rowid"),
-    _oldest_tenth("approval_requests", "number"),
-    _oldest_tenth("hook_runs", "started"),
-)
-"""What makes room when the tables are too large: the oldest tenth of each goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +108,7 @@ class Store:
         self.connection = connection
         self.requests = RequestTable(connection)
         self.hook_runs = HookRunTable(connection)
-        self._looked_after = _Writes(-1, -1)  # as no look was
+        self._seen_writes = _Writes(-1, -1)  # as of the last look; no real one has these numbers
         self._last_look = Look()
         check_schema(connection, creates=writes)
         if writes:  # not before it is known to be ours
@@ -186,11 +152,11 @@ class Store:
     def write(
         self, entries: Iterable[Entry], remembered: Remembered, *, whole: bool = False
     ) -> None:
-        """Write ``entries``, and of ``remembered``, the state after them, all but its events.
+        """Write ``entries``, and ``remembered``, which is what is known after them.
 
-        Its events are in the entries. With ``whole`` they are written also if no entry has them,
-        because the tables lack entries that were written or lost before. Tables that are larger
-        than :data:`LARGEST_BYTES` lose their oldest rows.
+        Usually, the entries have all events that have changed. With ``whole``, all events of
+        ``remembered`` are written, because entries were lost, or went to another file. Tables that
+        are too large lose their oldest rows.
         """
         with self.connection:
             if whole:
@@ -198,9 +164,7 @@ class Store:
             for entry in entries:
                 self._put(entry)
             self._put_properties(remembered)
-            if self._used_bytes() > LARGEST_BYTES:
-                for statement in _OLDEST_TENTHS:
-                    self.connection.execute(statement)
+            remove_oldest(self.connection)
 
     def _put_events(self, known: Lifecycles) -> None:
         """Write all known events; the current ones replace those that the tables have."""
@@ -226,8 +190,7 @@ class Store:
             case RequestResult(number, result, if_unsent):
                 self.requests.set_result(number, result, if_unsent=if_unsent)
             case Expiry(before):
-                for sql in _EXPIRED:
-                    self.connection.execute(sql, (before,))
+                remove_expired(self.connection, before)
 
     def _put_properties(self, remembered: Remembered) -> None:
         """Write what ``remembered`` has besides events."""
@@ -243,15 +206,8 @@ class Store:
         )
         self.connection.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", values)
 
-    def _used_bytes(self) -> int:
-        """Return how much of the file is in use, also by the transaction that is open."""
-        (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
-        (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
-        (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
-        return int((pages - free) * page_size)
-
     def restore(self) -> Remembered:
-        """Return what the tables have of it; before the first write, that of a new journal."""
+        """Return what is known after all writes; before the first one, what a new journal knows."""
         row = self.connection.execute(
             "SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state"
         ).fetchone()
@@ -264,13 +220,13 @@ class Store:
             raise NotUsableError(
                 "it is damaged: a value of the table state has the wrong type, or is out of range"
             )
-        newest_ends = newest_ended(
+        ended = newest_ended(
             self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         )
         # A flood may have left more: the ends of some were dropped while the disk did not work.
-        newest = current_with_room(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
+        current = current_with_room(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
         return Remembered(
-            lifecycles=Lifecycles(_oldest_first(newest), _oldest_first(newest_ends)),
+            lifecycles=Lifecycles(_oldest_first(current), _oldest_first(ended)),
             statistics=_sound(Statistics, statistics),
             last_number=number,
             epoch=epoch,
@@ -340,15 +296,15 @@ class Store:
         """
         (by_others,) = self.connection.execute("PRAGMA data_version").fetchone()
         writes = _Writes(by_others, self.connection.total_changes)
-        if writes == self._looked_after:
+        if writes == self._seen_writes:
             return self._last_look
         inbox = replace(self._last_look.inbox, requests=self.requests.open())
-        if by_others != self._looked_after.by_others:  # only others add runs of hooks
+        if by_others != self._seen_writes.by_others:  # only others add runs of hooks
             runs = self.hook_runs.all()
             inbox = replace(inbox, runs=runs, hooks=counted(runs))
         (count,) = self.connection.execute("SELECT count(*) FROM spans").fetchone()
         self._last_look = Look(inbox, StoredSpans(self.queued_spans(_SPANS), count))
-        self._looked_after = writes
+        self._seen_writes = writes
         return self._last_look
 
 

@@ -138,7 +138,7 @@ class Shared:
             drops = self.queue.put(entries)
             if after is not None:
                 self.remembered = after
-            if drops and self._path is not None:  # without a file, old entries are to go
+            if drops and self._path is not None:  # a journal in memory keeps the newest anyway
                 self._report_loss(self._path)
             self.wake()
             return self.queue.added

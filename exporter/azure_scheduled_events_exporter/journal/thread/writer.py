@@ -98,11 +98,11 @@ class Writer:
             self._file.unusable = "it belongs to another VM, or is another journal"
             store = self._file.opened()
             position = store.position()
-        is_older = position.last_number < work.last_number
-        # A new file, or an older copy of this journal, lacks what is known by now.
-        is_whole = work.has_lost or not position.epoch or is_older
-        if is_whole or work.is_new:
-            store.write(work.entries, work.remembered, whole=is_whole)
+        is_new_file = not position.epoch
+        is_older_copy = position.last_number < work.last_number  # of this journal
+        lacks_events = is_new_file or is_older_copy or work.has_lost
+        if work.is_new or lacks_events:
+            store.write(work.entries, work.remembered, whole=lacks_events)
         self._shared.note_written(work, store.look())
         for document in work.documents:
             documents.keep(self._file.path, document, work.oldest)
@@ -123,12 +123,14 @@ class Writer:
     def _failed(self, error: Exception) -> None:
         """Close the file after ``error``, so that the next attempt opens it anew.
 
-        If its content may be the cause, the whole file is checked now. Damage that this proves has
-        the next attempt rename the file and begin a new one, at once. In all other cases the disk
-        has failed: entries wait, and the same file is tried again after a while.
+        If its content may be the cause, the whole file is checked now. If that proves damage, the
+        next attempt comes at once, renames the file and begins a new one. In all other cases the
+        disk has failed: entries wait, and the same file is tried again after a while.
         """
         self._file.close_after(error)
-        damage = proven_damage(self._file.path) if may_be_damage(error) else ""
+        damage = ""
+        if may_be_damage(error):
+            damage = proven_damage(self._file.path)
         if damage:
             self._file.unusable = damage
             self._shared.try_at_once()

@@ -14,7 +14,8 @@ from azure_scheduled_events_exporter.journal.content.entries import NewTransitio
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.content.remembered import Remembered
 from azure_scheduled_events_exporter.journal.tables.inbox_tables import MOST_REQUESTS
-from azure_scheduled_events_exporter.journal.tables.store import LARGEST_BYTES, Store
+from azure_scheduled_events_exporter.journal.tables.removal import LARGEST_BYTES
+from azure_scheduled_events_exporter.journal.tables.store import Store
 from support.events.journal_recorder import Open
 from support.events.lives import SCHEDULED, Watch, at
 
