@@ -15,9 +15,10 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from . import wording
+from .elements import foreign, moment, since
 from .html import Child, Markup, filled, joined, tag
-from .status_line import in_order
-from .wording import clipped, foreign, impact, left, meaning, moment, since, standing, title
+from .overview import in_order
+from .wording import clipped, impact, left, meaning, standing, title
 
 CARDS = 20
 """Maximum number of cards.
@@ -25,7 +26,7 @@ CARDS = 20
 A VM has a few events, and a document of thousands must not slow down the page.
 """
 
-_NAMES = 10  # of VMs, on a card
+_MOST_NAMES = 10  # of VMs, on a card
 _HINT = (
     "To let it begin now, for all affected VMs, run as root on this VM (in a container or pod:"
     " inside it): "
@@ -34,24 +35,27 @@ _HINT = (
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 
-def cards(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+def cards(snapshot: Snapshot, now: float, *, is_fresh: bool) -> Markup:
     """Return the current events as cards.
 
-    ``seen``: whether IMDS answers, so that the snapshot is current; ``now`` is wall-clock seconds.
+    Args:
+        snapshot: what the exporter knows.
+        now: wall-clock seconds.
+        is_fresh: whether IMDS answers, so that the snapshot is up to date.
     """
     ordered = in_order(snapshot.current.values())
     beyond = len(ordered) - CARDS
-    shown = [_card(life, snapshot, now, seen=seen) for life in ordered[:CARDS]]
+    shown = [_card(life, snapshot, now, is_fresh=is_fresh) for life in ordered[:CARDS]]
     if beyond > 0:
         shown.append(tag("p", f"{beyond} more events are not shown; see the events as JSON."))
     return joined(*shown)
 
 
-def _card(life: Lifecycle, snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+def _card(life: Lifecycle, snapshot: Snapshot, now: float, *, is_fresh: bool) -> Markup:
     """Return one card; the arguments are those of :func:`cards`."""
     event = life.event
     is_approved = life.approved_by is not None and life.state is State.SCHEDULED
-    when, remark = _when(life, now, seen=seen)
+    when, remark = _when(life, now, is_fresh=is_fresh)
     runs = [wording.hook_run(run) for run in snapshot.hook_runs if run.event_id == life.event_id]
     return filled(
         "card.html",
@@ -91,46 +95,36 @@ def _entry(name: str, texts: Sequence[str]) -> Markup | None:
 
 
 def _more(life: Lifecycle, snapshot: Snapshot) -> Markup:
-    """Return where to read what to do about the event, and the command that tells all of it.
+    """Return a link to what to do about the event, and the command that prints its report.
 
     The command reads the journal on disk, so it is left out if the journal was asked to be in
     memory.
     """
-    name = wording.runbook(life)
-    parts: list[Child] = []
-    if name:
-        parts.append(tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{name}.md"))
-    if snapshot.journal.up is None or not _GUID.fullmatch(life.event_id):
-        if not name:
-            parts.append("No alert: nobody has to do anything.")
-        return joined(*parts)
-    if name:
-        parts.append(". ")
+    alert = wording.runbook(life)
+    link = tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{alert}.md")
     command = tag("code", f"azure-scheduled-events-exporter report {life.event_id}")
-    return joined(*parts, "Report: ", command)
+    has_file = snapshot.journal.up is not None
+    if has_file and _GUID.fullmatch(life.event_id):
+        if alert:
+            return joined(link, ". Report: ", command)
+        return joined("Report: ", command)
+    if alert:
+        return link
+    return Markup("No alert: nobody has to do anything.")
 
 
-def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
-    """Return when the event begins, in the largest type of the page, and a remark."""
-    not_before = life.event.not_before
+def _when(life: Lifecycle, now: float, *, is_fresh: bool) -> tuple[Child, Child]:
+    """Return when the event begins or began, which the card shows in large type, and a remark."""
     if life.state is State.STARTED:
-        began = life.started_at or life.first_seen
-        remark = "It is happening now, or has just happened. "
-        if began == life.first_seen and not life.proven_by_boot:
-            without_notice = "It had already started when it was first seen: no notice."
-            if life.kind is Kind.REQUESTED:
-                without_notice = (
-                    "A user requested it, and Azure approved it at once: it was never Scheduled."
-                )
-            remark += without_notice
-        return joined("started ", since(began.wall, now)), remark
+        return _started(life, now)
     if life.kind is Kind.ADVISORY:
         return "nothing scheduled", "It may be withdrawn."
+    not_before = life.event.not_before
     if not_before is None:
         return "time unknown", "The event has no readable NotBefore. It may begin at any moment."
     ahead = not_before - now
-    has_passed = ahead <= -1  # from 1 s before NotBefore to 1 s after it, the event is due now
-    if has_passed and not seen:
+    has_passed = ahead <= -1  # within 1 s of NotBefore, `left` writes "due now"
+    if has_passed and not is_fresh:
         passed = joined("NotBefore passed ", since(not_before, now))
         return joined(passed, "; whether it began is unknown"), joined(
             "NotBefore ", moment(not_before), "."
@@ -151,6 +145,18 @@ def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
     return when, said
 
 
+def _started(life: Lifecycle, now: float) -> tuple[Child, Child]:
+    """Return when a Started event began, and a remark, as :func:`_when` does."""
+    began = life.started_at or life.first_seen
+    remark = "It is happening now, or has just happened. "
+    was_first_seen_started = began == life.first_seen and not life.proven_by_boot
+    if was_first_seen_started and life.kind is Kind.REQUESTED:
+        remark += "A user requested it, and Azure approved it at once: it was never Scheduled."
+    elif was_first_seen_started:
+        remark += "It had already started when it was first seen: no notice."
+    return joined("started ", since(began.wall, now)), remark
+
+
 def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
     """Return the names of the VMs, this one first and marked."""
     if not event.resources:
@@ -160,8 +166,9 @@ def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
     def is_other(name: str) -> bool:
         return not own or comparable_name(name) != own
 
+    this_vm_first = sorted(event.resources, key=is_other)  # False comes before True
     shown: list[Child] = []
-    for name in sorted(event.resources, key=is_other)[:_NAMES]:
+    for name in this_vm_first[:_MOST_NAMES]:
         element = "span" if is_other(name) else "strong"
         shown.append(tag(element, foreign(name)))
     beyond = event.resource_count - len(shown)
@@ -181,7 +188,10 @@ def _requested(approver: Approver, status: Decision | None) -> str:
 
 
 def _approval(life: Lifecycle, status: Decision | None) -> Markup:
-    """Return who approved the event, or why it is not approved, and how to approve it."""
+    """Return who approved the event, or why it is not approved and how an operator can do it.
+
+    ``status`` is what the policy has decided; None before its first decision.
+    """
     event_id = life.event_id
     if life.approval is not None:
         return joined(wording.approver(life), ", ", moment(life.approval.at.wall))
@@ -195,11 +205,8 @@ def _approval(life: Lifecycle, status: Decision | None) -> Markup:
     said = "the policy decides at the next answer of the metadata service"
     if status is not None:
         said = clipped(status.reason)
-    if (
-        life.scope is not Scope.SELF
-        or life.state is not State.SCHEDULED
-        or not _GUID.fullmatch(event_id)
-    ):
-        return joined("not yet: ", said)
-    command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")
-    return joined("not yet: ", said, tag("p", _HINT, command, class_="hint"))
+    may_be_approved_here = life.scope is Scope.SELF and life.state is State.SCHEDULED
+    if may_be_approved_here and _GUID.fullmatch(event_id):
+        command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")
+        return joined("not yet: ", said, tag("p", _HINT, command, class_="hint"))
+    return joined("not yet: ", said)

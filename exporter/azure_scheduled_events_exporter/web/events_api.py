@@ -1,8 +1,6 @@
-"""``/api/v1/events``: the snapshot as JSON; and an event of ``history --json``.
+"""Writes JSON: the body of ``/api/v1/events``, and an event of ``history --json``.
 
-``docs/status-page.md`` describes both.
-
-``core.records`` defines how events and lives are written.
+``docs/status-page.md`` describes both. ``core.records`` defines how an event is written in either.
 """
 
 import json
@@ -23,7 +21,8 @@ from .history import lives
 def events_json(snapshot: Snapshot, now: float) -> bytes:
     """Return the body of ``/api/v1/events``.
 
-    It has the last document, whether IMDS still answers, and the history.
+    It has the current events as last known, whether IMDS still answers, and the history. ``now`` is
+    wall-clock seconds.
     """
     polls = snapshot.polls
     last_success = None
@@ -59,7 +58,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
 
 
 def past_record(life: Lifecycle, runs: Iterable[HookRun]) -> Record:
-    """Return an event of ``history --json``; ``runs``: what ``hook`` ran for it."""
+    """Return an event of ``history --json``; ``runs`` are the runs of ``hook`` for this event."""
     hook_runs = [
         {
             "phase": run.phase,
@@ -77,7 +76,10 @@ def past_record(life: Lifecycle, runs: Iterable[HookRun]) -> Record:
 
 
 def _approval(status: Decision | None) -> dict[str, str | None]:
-    """Return why an event is not approved yet, and when the policy approves it."""
+    """Return why an event is not approved yet, and when the policy approves it.
+
+    ``status`` is None for an event about which the policy has decided nothing.
+    """
     if status is None:
         return {"approval": None, "approval_due": None}
     due = None

@@ -1,4 +1,4 @@
-"""The history of the status page: current events and those that ended last, as bars of phases.
+"""The history of the status page: current events and those that ended last, each as a bar.
 
 Pure. Must not depend on ``status_page``, which puts it into the page.
 """
@@ -11,42 +11,46 @@ from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
+from .elements import foreign, moment
 from .html import Markup, filled, joined, tag
-from .status_line import in_order
+from .overview import in_order
 from .wording import (
     OUTCOMES,
     WHOSE,
     approver,
     clipped,
-    foreign,
     hook_run,
     length,
     measured,
-    moment,
     standing,
     title,
 )
 
-_CURRENT = 20  # current events shown beside those that ended
+_MOST_CURRENT = 20  # current events that are shown, besides those that ended
 _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
 
 
 def lives(snapshot: Snapshot) -> list[Lifecycle]:
-    """Return the lives of the history: current ones, then those that ended, the latest first."""
-    current = in_order(snapshot.current.values())[:_CURRENT]
+    """Return the lives of the history: the most important current ones, then those that ended.
+
+    Of those that ended, the latest comes first.
+    """
+    current = in_order(snapshot.current.values())[:_MOST_CURRENT]
     return [*current, *reversed(snapshot.recent)]
 
 
 def timeline(shown: Sequence[Lifecycle], snapshot: Snapshot, now: float) -> Markup:
-    """Return ``shown`` as a list of bars with their legend (``lives.html``, ``life.html``).
+    """Return the events ``shown`` as a list of bars with their legend.
 
-    Each has the command that prints its report, unless the journal was asked to be in memory,
-    where no other process can read it.
+    The templates are ``lives.html`` and ``life.html``. Each event has the command that prints its
+    report, unless the journal was asked to be in memory, where no other process can read it.
     """
     rows = []
     for life in shown:
         own_runs = [run for run in snapshot.hook_runs if run.event_id == life.event_id]
-        report = None if snapshot.journal.up is None else _report(life)
+        report = None
+        if snapshot.journal.up is not None:
+            report = _report(life)
         rows.append(_row(life, own_runs, report, now))
     return filled("lives.html", lives=joined(*rows))
 
@@ -61,9 +65,9 @@ def _report(life: Lifecycle) -> Markup:
 def _row(life: Lifecycle, runs: Sequence[HookRun], report: Markup | None, now: float) -> Markup:
     """Return one event of the history: its texts and its bar."""
     ended = f"{standing(life)} now"
-    why = None
+    explanation = None
     if life.outcome:
-        ended, why = OUTCOMES[life.outcome]
+        ended, explanation = OUTCOMES[life.outcome]
     facts = _facts(life, now)
     facts += [f"hook {hook_run(run)}" for run in runs]
     return filled(
@@ -75,7 +79,7 @@ def _row(life: Lifecycle, runs: Sequence[HookRun], report: Markup | None, now: f
         whose=WHOSE[life.scope],
         begun=moment(life.first_seen.wall),
         outcome=life.outcome or "now",
-        why=why,
+        why=explanation,
         ended=foreign(ended),
         bar=_bar(life, now),
         facts=", ".join(facts),
@@ -84,23 +88,32 @@ def _row(life: Lifecycle, runs: Sequence[HookRun], report: Markup | None, now: f
 
 
 def phases(life: Lifecycle, now: float) -> Mapping[str, tuple[float, float]]:
-    """Return when each phase began and ended, in seconds since the event was first seen."""
-    end = _length(life, now)
-    begun = end
-    if life.started_at is not None:
-        begun = min(end, life.started_at.since(life.first_seen))
-    approved = begun
+    """Return when each phase began and ended, in seconds since the event was first seen.
+
+    The phases are ``waiting``, ``approved`` and ``started``. One that took no time is left out.
+    """
+    end = _seconds_to_end(life, now)
+    start = _seconds_to_start(life, now)
+    approved = start  # without an approval, the event waits until its start
     if life.approved_at is not None:
-        approved = min(begun, life.approved_at.since(life.first_seen))
+        approved = min(start, life.approved_at.since(life.first_seen))
     found = {
         "waiting": (0.0, approved),
-        "approved": (approved, begun),
-        "started": (begun, end),
+        "approved": (approved, start),
+        "started": (start, end),
     }
-    return {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
+    return {name: (began, ended) for name, (began, ended) in found.items() if ended > began}
 
 
-def _length(life: Lifecycle, now: float) -> float:
+def _seconds_to_start(life: Lifecycle, now: float) -> float:
+    """Return the seconds from first seen to Started, or to the end if it has not started."""
+    end = _seconds_to_end(life, now)
+    if life.started_at is None:
+        return end
+    return min(end, life.started_at.since(life.first_seen))
+
+
+def _seconds_to_end(life: Lifecycle, now: float) -> float:
     """Return the seconds from first seen to the end, or to ``now`` if it has not ended."""
     if life.ended_at is None:
         return max(0.0, now - life.first_seen.wall)
@@ -113,20 +126,27 @@ def _bar(life: Lifecycle, now: float) -> Markup:
     The text below has the same content, so screen readers skip the bar. Sizes are SVG attributes,
     because the page's security policy forbids style attributes.
     """
-    deadline = None
+    whole = _seconds_to_end(life, now)  # what the width of the bar stands for
+    to_not_before = None
     if life.not_before is not None:
-        deadline = max(0.0, life.not_before - life.first_seen.wall)
-    whole = max(_length(life, now), deadline or 0.0) or 1.0
+        to_not_before = max(0.0, life.not_before - life.first_seen.wall)
+        whole = max(whole, to_not_before)
+    if whole == 0:  # an event that was first seen at this moment, or at its end
+        whole = 1.0
     pieces = [tag("rect", class_="track", x="0", y="3", width="100%", height="10")]
-    for name, (start, stop) in phases(life, now).items():
-        wide = max(_NARROWEST, 100 * (stop - start) / whole)
-        at = min(100 * start / whole, 100 - wide)
-        piece = tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10")
-        pieces.append(piece)
-    if deadline is not None:
-        at = min(100 * deadline / whole, 100 - _NARROWEST)  # visible, too, at the right end
-        pieces.append(tag("rect", class_="deadline", x=f"{at:.2f}%", y="0", width="3", height="16"))
+    for name, (began, ended) in phases(life, now).items():
+        width = max(_NARROWEST, 100 * (ended - began) / whole)  # percent
+        left = min(100 * began / whole, 100 - width)
+        pieces.append(_piece(name, left, y=3, width=f"{width:.2f}%", height=10))
+    if to_not_before is not None:
+        left = min(100 * to_not_before / whole, 100 - _NARROWEST)  # not beyond the right end
+        pieces.append(_piece("deadline", left, y=0, width="3", height=16))
     return tag("svg", *pieces, class_="bar", width="100%", height="16", aria_hidden="true")
+
+
+def _piece(css_class: str, left: float, *, y: int, width: str, height: int) -> Markup:
+    """Return a rectangle of the bar, ``left`` percent of the bar's width from its left end."""
+    return tag("rect", class_=css_class, x=f"{left:.2f}%", y=y, width=width, height=height)
 
 
 def _notice(life: Lifecycle) -> str:
@@ -142,19 +162,19 @@ def _notice(life: Lifecycle) -> str:
 
 def _facts(life: Lifecycle, now: float) -> list[str]:
     """Return what is known of the course of an event, each in a few words."""
-    end = _length(life, now)
+    end = _seconds_to_end(life, now)
     if life.state is State.ADVISORY:
         return [f"advice, given for {length(end)}"]
     facts = [_notice(life)]
-    begun, _ = phases(life, now).get("started", (end, end))
-    if begun > 0:
-        facts.append(f"scheduled for {length(begun)}")
+    start = _seconds_to_start(life, now)
+    if start > 0:
+        facts.append(f"scheduled for {length(start)}")
     said = approver(life)
     if said:
         if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
             said = f"{said}, after {length(life.approved_at.since(life.first_seen))}"
         facts.append(said)
     if life.started_at is not None or life.state is State.STARTED:
-        facts.append(f"started for {length(end - begun)}")
+        facts.append(f"started for {length(end - start)}")
     facts += measured(life)
     return facts

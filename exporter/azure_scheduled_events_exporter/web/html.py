@@ -24,10 +24,12 @@ Child = Markup | str | None
 
 
 def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """Return the element ``name``; ``class_`` becomes ``class``, ``data_now`` becomes ``data-now``.
+    """Return the element ``name`` with ``children`` and ``attributes``.
 
-    Children that are None are left out, as are attributes that are None or False. True gives an
-    attribute without a value.
+    An attribute's name is written without an underscore at its end, and with hyphens for other
+    underscores: ``class_`` becomes ``class``, ``data_now`` becomes ``data-now``. Children that are
+    None are left out, as are attributes that are None or False. True gives an attribute without a
+    value.
     """
     head = name
     for key, value in attributes.items():
@@ -40,7 +42,7 @@ def tag(name: str, *children: Child, **attributes: str | float | bool | None) ->
 
 
 def joined(*children: Child, between: str = "") -> Markup:
-    """Return ``children`` one after another, with ``between`` between them."""
+    """Return ``children`` one after another, with the text ``between`` between them."""
     texts = []
     for child in children:
         if isinstance(child, Markup):
@@ -51,13 +53,12 @@ def joined(*children: Child, between: str = "") -> Markup:
 
 
 def filled(template: str, **values: Child) -> Markup:
-    """Return the file ``template`` beside this module with ``values`` in place of its names.
+    """Return the file ``template`` beside this module with ``values`` in place of its ``$names``.
 
-    None is no text.
+    Every name of the file needs a value; None stands for no text.
     """
-    return Markup(
-        _template(template).substitute({name: joined(value).text for name, value in values.items()})
-    )
+    texts = {name: joined(value).text for name, value in values.items()}
+    return Markup(_template(template).substitute(texts))
 
 
 @cache

@@ -1,10 +1,11 @@
 """Events, and the documents that IMDS sent, as rows of tables for a terminal. Pure."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
-from azure_scheduled_events_exporter.core.records import current_record, seconds_between
+from azure_scheduled_events_exporter.core.records import Record, current_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
@@ -44,34 +45,46 @@ DOCUMENT_COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused
 def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
     """Return a current event as a row of :data:`CURRENT_COLUMNS`."""
     record = current_record(life, now)
-    left = record["seconds_until_not_before"]
-    when = str(record["not_before"] or "unknown")
-    if isinstance(left, float):
-        length = _length(abs(left))
-        when += f" (in {length})" if left >= 0 else f" (passed {length} ago: {ANY_MOMENT})"
-    elif life.state is State.STARTED:
-        when = "has begun"
     event = life.event
-    seconds = event.duration_seconds
+    impact = "unknown"
+    if event.duration_seconds is not None:
+        impact = format_duration(event.duration_seconds)
     return (
         life.event_id,
         event.event_type,
         str(record["event_status"]),
         event.source,
         str(life.scope),
-        when,
-        "unknown" if seconds is None else format_duration(seconds),
+        _when(life, record),
+        impact,
         event.resource_type,
         ", ".join(event.resources),
         event.description,
     )
 
 
+def _when(life: Lifecycle, record: Record) -> str:
+    """Return when the event begins; ``record`` is :func:`current_record` of it."""
+    not_before = str(record["not_before"] or "unknown")
+    seconds_left = record["seconds_until_not_before"]
+    if isinstance(seconds_left, float):  # None if it has started, or has no NotBefore
+        length = _length(abs(seconds_left))
+        if seconds_left >= 0:
+            return f"{not_before} (in {length})"
+        return f"{not_before} (passed {length} ago: {ANY_MOMENT})"
+    if life.state is State.STARTED:
+        return "has begun"
+    return not_before
+
+
 def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
     """Return an event of the history as a row of :data:`PAST_COLUMNS`.
 
-    ``runs``: what ``hook`` ran for it.
+    ``runs`` are the runs of ``hook`` for this event.
     """
+    pause = ""
+    if life.observed_pause is not None:
+        pause = paused(life.observed_pause)
     return (
         iso_time(life.first_seen.wall),
         life.event.event_type,
@@ -80,7 +93,7 @@ def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
         _length(life.notice_seconds) or "unknown",
         _approved(life),
         _length(seconds_between(life.started_at, life.ended_at)),
-        "" if life.observed_pause is None else paused(life.observed_pause),
+        pause,
         ", ".join(f"{run.phase} {run.outcome or 'not ended'}" for run in runs),
         str(life.outcome or f"now {life.state}"),
         life.event_id,
@@ -92,20 +105,27 @@ def _approved(life: Lifecycle) -> str:
     if life.approved_by is None:
         return ""
     if life.approved_by is Approver.DEADLINE:
-        return "not approved" if life.was_waiting_when_due else "not approved here"
+        if life.was_waiting_when_due:
+            return "not approved"
+        return "not approved here"  # nobody watched when it was due, so others may have approved it
     after = _length(seconds_between(life.first_seen, life.approved_at))
-    return f"by {life.approved_by} after {after}" if after else f"by {life.approved_by}"
+    if after:
+        return f"by {life.approved_by} after {after}"
+    return f"by {life.approved_by}"
 
 
 def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
-    """Return a document that was kept as a row of :data:`DOCUMENT_COLUMNS`."""
-    try:
+    """Return a document that was kept as a row of :data:`DOCUMENT_COLUMNS`.
+
+    ``number`` is its position in the list.
+    """
+    incarnation = ""
+    events = ""
+    with suppress(ExporterError):  # not readable: the column Refused has the reason
         content = parse_document(document.body)
-        incarnation = "" if content.incarnation is None else str(content.incarnation)
+        if content.incarnation is not None:
+            incarnation = str(content.incarnation)
         events = ", ".join(f"{each.event_type} {each.status}" for each in content.events) or "none"
-    except ExporterError:  # the column Refused has the reason
-        incarnation = ""
-        events = ""
     return (
         str(number),
         iso_time(document.time),
@@ -117,5 +137,7 @@ def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
 
 
 def _length(seconds: float | None) -> str:
-    """Return a duration in whole seconds."""
-    return "" if seconds is None else format_duration(round(seconds))
+    """Return a duration in whole seconds; ``""`` if it is unknown."""
+    if seconds is None:
+        return ""
+    return format_duration(round(seconds))

@@ -1,8 +1,9 @@
 """The status page ``/``: one HTML document, described in ``docs/status-page.md``.
 
-Reads a snapshot. ``web.html`` escapes every text from IMDS, and the page's security policy allows
-only the one script whose hash it names. Template (``status.html``; its links are relative, so that
-they work behind a proxy with a path prefix), style and script are files beside this module.
+Only reads a snapshot. ``web.html`` escapes every text from IMDS, and the page's security policy
+allows only the one script whose hash it names. Template, style and script are the files
+``status.*`` beside this module. The template's links are relative, so that they work behind a proxy
+with a path prefix.
 """
 
 import base64
@@ -13,11 +14,12 @@ from azure_scheduled_events_exporter import DOCUMENTATION, __version__
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
+from .elements import moment, since
 from .event_cards import cards
 from .history import lives, timeline
 from .html import Child, Markup, file_text, filled, joined, tag
-from .status_line import headline, in_order, is_starting, outlook
-from .wording import moment, since, standing, title
+from .overview import headline, in_order, is_starting, outlook
+from .wording import standing, title
 
 LATE_SECONDS = 15.0
 """The last answer is outdated if it is older than two poll intervals plus this."""
@@ -31,7 +33,7 @@ _PLACE = {
     "priority": "priority",
     "resource group": "resource_group",
 }
-"""What the page says of this VM, by its names there: fields of the instance metadata."""
+"""What the page says of this VM: fields of the instance metadata, by their names on the page."""
 
 
 def page_headers() -> tuple[tuple[str, str], ...]:
@@ -59,25 +61,27 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
 
     ``telemetry_path`` is the path of the metrics, to which the page links.
     """
-    seen = _is_seen(snapshot, now)
-    imds_class, imds = _imds(snapshot, now, seen=seen)
+    is_fresh = _is_fresh(snapshot, now)
+    imds_class, imds = _imds(snapshot, now, is_fresh=is_fresh)
+    announcement = f"{headline(snapshot.polls, is_fresh=is_fresh)}, "
+    announcement += outlook(snapshot, is_fresh=is_fresh)
     as_of = None
-    if snapshot.current and not seen:
+    if snapshot.current and not is_fresh:
         as_of = ", as last known"
     return filled(
         "status.html",
         version=__version__,
-        title=_title(snapshot, seen=seen),
+        title=_title(snapshot, is_fresh=is_fresh),
         style=Markup(file_text("status.css")),
         script=Markup(file_text("status.js")),
         now=str(now),
-        announcement=f"{headline(snapshot.polls, seen=seen)}, {outlook(snapshot, seen=seen)}",
+        announcement=announcement,
         sight=imds_class,
         imds=imds,
         vm=_vm(snapshot),
-        doubtful=None if seen else "doubtful",
+        doubtful=None if is_fresh else "doubtful",
         as_of=as_of,
-        events=_events(snapshot, now, seen=seen),
+        events=_events(snapshot, now, is_fresh=is_fresh),
         history=_history(snapshot, now),
         exporter=_exporter(snapshot),
         telemetry_path=telemetry_path,
@@ -85,8 +89,11 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
     ).text.encode()
 
 
-def _is_seen(snapshot: Snapshot, now: float) -> bool:
-    """Return whether the snapshot is current: missing data is never shown as "no events"."""
+def _is_fresh(snapshot: Snapshot, now: float) -> bool:
+    """Return whether the snapshot is up to date.
+
+    If it is not, the page says so: missing data is never shown as "no events".
+    """
     last = snapshot.polls.last_success
     return (
         snapshot.polls.up
@@ -95,12 +102,12 @@ def _is_seen(snapshot: Snapshot, now: float) -> bool:
     )
 
 
-def _imds(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
+def _imds(snapshot: Snapshot, now: float, *, is_fresh: bool) -> tuple[str, Markup]:
     """Return the CSS class and the content of the section that shows whether IMDS answers."""
     polls = snapshot.polls
     last = polls.last_success
-    answer = tag("strong", headline(polls, seen=seen))
-    if seen and last is not None:
+    answer = tag("strong", headline(polls, is_fresh=is_fresh))
+    if is_fresh and last is not None:
         return "seen", tag("p", answer, " last answer ", since(last, now))
     css_class = "blind"
     reason = polls.failure or "polls do not return"  # the last one succeeded, and is long ago
@@ -124,13 +131,15 @@ def _basis(snapshot: Snapshot, now: float) -> Child:
     return "It is unknown whether there are events."
 
 
-def _events(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+def _events(snapshot: Snapshot, now: float, *, is_fresh: bool) -> Markup:
+    """Return the content of the section with the current events."""
     if snapshot.current:
-        return cards(snapshot, now, seen=seen)
-    return _no_events(snapshot, seen=seen)
+        return cards(snapshot, now, is_fresh=is_fresh)
+    return _no_events(snapshot, is_fresh=is_fresh)
 
 
 def _history(snapshot: Snapshot, now: float) -> Markup:
+    """Return the content of the section with the history."""
     shown = lives(snapshot)
     if not shown:
         return tag("p", "The history of this exporter has no event.")
@@ -164,7 +173,7 @@ def _vm(snapshot: Snapshot) -> Markup:
     return joined(tag("h1", tag("bdi", snapshot.vm_name)), wrong, place)
 
 
-def _no_events(snapshot: Snapshot, *, seen: bool) -> Markup:
+def _no_events(snapshot: Snapshot, *, is_fresh: bool) -> Markup:
     """Return what the page shows instead of events.
 
     If the snapshot is current, there are two texts: that there are no events, and a hidden one that
@@ -174,7 +183,7 @@ def _no_events(snapshot: Snapshot, *, seen: bool) -> Markup:
     unsure = Markup("Unknown.")
     if last is not None:
         unsure = joined("Unknown. There was no event at the last answer, ", moment(last), ".")
-    if not seen:
+    if not is_fresh:
         return tag("p", unsure, class_="unsure shown")
     quiet = tag(
         "p",
@@ -195,13 +204,14 @@ def _exporter(snapshot: Snapshot) -> str:
     return ", ".join(facts)
 
 
-def _title(snapshot: Snapshot, *, seen: bool) -> str:
-    """Return the title: the most important fact."""
+def _title(snapshot: Snapshot, *, is_fresh: bool) -> str:
+    """Return the title of the page: the most important fact, and the VM."""
     vm = snapshot.vm_name or "this VM"
-    first = next(iter(in_order(snapshot.current.values())), None)
-    if not seen:
-        return f"{headline(snapshot.polls, seen=seen)} - {vm}"
-    if first is None:
+    if not is_fresh:
+        return f"{headline(snapshot.polls, is_fresh=is_fresh)} - {vm}"
+    if not snapshot.current:
         return f"No events - {vm}"
-    whose = " of other VMs" if first.scope is Scope.PEER else ""
-    return f"{title(first)} {standing(first)}{whose} - {vm}"
+    first = in_order(snapshot.current.values())[0]
+    if first.scope is Scope.PEER:
+        return f"{title(first)} {standing(first)} of other VMs - {vm}"
+    return f"{title(first)} {standing(first)} - {vm}"

@@ -1,6 +1,7 @@
-"""Converts events and durations to text for the status page, reports and tables.
+"""Writes events and durations in words, for the status page, reports and tables.
 
-Pure. The script of the page (``status.js``) writes durations in the same way.
+Returns plain text, never HTML (``elements``). Pure. The script of the page (``status.js``) writes
+durations in the same way.
 """
 
 from collections.abc import Mapping
@@ -17,17 +18,14 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, RunOutcome
-from azure_scheduled_events_exporter.times import iso_time
-
-from .html import Markup, tag
 
 LONGEST_TEXT = 500
 """Maximum number of characters shown of a text from IMDS; ``/api/v1/events`` has the whole text."""
 
 _MINUTE = 60.0
 _NOISE = PAUSE_BOUNDS[0]  # seconds: shorter pauses and smaller clock steps are not measured well
-_MOST_UNITS = 3
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+_MOST_UNITS = 3  # of a duration in words
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))  # with their seconds
 
 SOURCES: Mapping[str, str] = {
     EventSource.PLATFORM: "Platform: initiated by Azure",
@@ -47,6 +45,7 @@ OUTCOMES: Mapping[Transition, tuple[str, str]] = {
     Transition.LOST: ("lost", "The event disappeared, and it is unknown whether it happened."),
     Transition.WITHDRAWN: ("withdrawn", "Azure no longer gives this advice."),
 }
+"""How an event has ended: in one word, and in a sentence."""
 
 _APPROVERS: Mapping[Approver, str] = {
     Approver.EXPORTER: "approved by this exporter's policy",
@@ -72,9 +71,9 @@ HOOK_OUTCOMES: Mapping[str, str] = {
 }
 
 _NO_END: Final = "running, or interrupted"
-"""A hook that is down cannot record that its run has ended."""
+"""The outcome of a run without a recorded end: a hook that is down cannot record the end."""
 
-RUNBOOKS: Mapping[Kind, str] = {
+_RUNBOOKS: Mapping[Kind, str] = {
     Kind.REQUESTED: "AzureScheduledEventRequested",
     Kind.WITHOUT_NOTICE: "AzureScheduledEventWithoutNotice",
     Kind.HARMLESS: "",
@@ -82,7 +81,10 @@ RUNBOOKS: Mapping[Kind, str] = {
     Kind.ADVISORY: "AzureScheduledEventEvictionRisk",
     Kind.UNKNOWN_TYPE: "AzureScheduledEventUnknownType",
 }
-"""The alerts of the kinds whose alert is not one of the type; harmless events raise none."""
+"""The alert of each kind; harmless events have none.
+
+The kind that is missing, ``ANNOUNCED``, has an alert for each type of event.
+"""
 
 KINDS: Mapping[Kind, str] = {
     Kind.ANNOUNCED: "announced by Azure",
@@ -97,17 +99,18 @@ KINDS: Mapping[Kind, str] = {
 
 def runbook(life: Lifecycle) -> str:
     """Return the name of the alert for an event, which is that of its runbook; ``""`` for none."""
-    if life.kind is Kind.ANNOUNCED:
-        known = life.event.event_type in EVENT_FACTS
-        return f"AzureScheduledEvent{life.event.event_type if known else 'UnknownType'}"
-    return RUNBOOKS[life.kind]
+    if life.kind is not Kind.ANNOUNCED:
+        return _RUNBOOKS[life.kind]
+    if life.event.event_type not in EVENT_FACTS:
+        return _RUNBOOKS[Kind.UNKNOWN_TYPE]
+    return f"AzureScheduledEvent{life.event.event_type}"
 
 
 def hook_status(run: HookRun) -> str:
-    """Return with which exit status or by which signal a hook's command has ended.
+    """Return the words that follow the outcome of a run, as in "failed with exit status 3".
 
-    It follows the outcome, as in "failed with exit status 3"; ``""`` for the exit status 0, and if
-    neither is known.
+    They tell the exit status or the signal with which the command has ended; ``""`` for the exit
+    status 0, and if neither is known.
     """
     if run.exit_status:
         return f" with exit status {run.exit_status}"
@@ -117,9 +120,11 @@ def hook_status(run: HookRun) -> str:
 
 
 def hook_run(run: HookRun) -> str:
-    """Return what a hook did for an event."""
-    text = f"{run.phase}: {HOOK_OUTCOMES.get(run.outcome or '', run.outcome or _NO_END)}"
-    text += hook_status(run)
+    """Return what one run of a hook did: its phase, its outcome, and how long it took."""
+    outcome = _NO_END
+    if run.outcome is not None:
+        outcome = HOOK_OUTCOMES.get(run.outcome, run.outcome)
+    text = f"{run.phase}: {outcome}{hook_status(run)}"
     if run.duration is not None:
         text += f" after {length(run.duration)}"
     if run.seconds_left is not None and run.seconds_left >= 0:
@@ -135,9 +140,10 @@ def measured(life: Lifecycle) -> list[str]:
     if life.observed_pause is not None:
         found.append(f"this VM was paused for {paused(life.observed_pause)}")
     if life.impact is not None and life.tcp is not None:
-        before = life.impact.before
-        beside = "" if before is None else f" ({before.retransmitted} in the minute before)"
-        found.append(f"{life.tcp.retransmitted} TCP segments were sent again{beside}")
+        text = f"{life.tcp.retransmitted} TCP segments were sent again"
+        if life.impact.before is not None:
+            text += f" ({life.impact.before.retransmitted} in the minute before)"
+        found.append(text)
         if life.tcp.timeouts:
             found.append(f"{life.tcp.timeouts} TCP timeouts")
     if life.impact is not None and abs(life.impact.clock_step) >= _NOISE:
@@ -147,22 +153,23 @@ def measured(life: Lifecycle) -> list[str]:
 
 def meaning(life: Lifecycle) -> str:
     """Return what the event does to the affected VMs."""
-    known = EVENT_FACTS.get(life.event.event_type)
     if life.event.duration_seconds == 0:
         return NO_INTERRUPTION
     if life.state is State.ADVISORY:
         return "Advice, such as that this Spot VM may be evicted soon. Azure has scheduled nothing."
-    if known is None:
-        what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
-        return (
-            f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the"
-            " description."
-        )
-    return known.meaning.format("this VM" if life.scope is Scope.SELF else "each affected VM")
+    documented = EVENT_FACTS.get(life.event.event_type)
+    if documented is not None:
+        vms = "this VM" if life.scope is Scope.SELF else "each affected VM"
+        return documented.meaning.format(vms)
+    what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
+    return (
+        f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the"
+        " description."
+    )
 
 
 def approver(life: Lifecycle) -> str:
-    """Return who approved ``life``; ``""`` if nobody has, as far as is known."""
+    """Return who approved an event; ``""`` if nobody has, as far as is known."""
     by = life.approved_by
     if by is None:
         return ""
@@ -184,41 +191,48 @@ def standing(life: Lifecycle) -> str:
 
 
 def impact(seconds: float | None) -> str:
-    """Return the announced duration of the impact."""
+    """Return the announced duration of the impact; ``seconds`` is None if it was not announced."""
     if seconds is None:
         return "unknown"
-    return length(seconds) if seconds else "none: no interruption"
+    if seconds == 0:
+        return "none: no interruption"
+    return length(seconds)
 
 
 def length(seconds: float) -> str:
     """Return ``seconds`` in up to three units that follow each other: ``2d 0h 14m``, ``14m 32s``.
 
-    Fractions of a second are cut off, and units at the end of which there are none.
+    The largest unit is the first whose count is not zero. Zeros at the end are not written, and
+    what is smaller than the third unit is cut off.
     """
     rest = int(seconds)
-    parts: list[str] = []  # from the first unit of which there are any
-    told = 0  # how many parts are written: up to the last of which there are any
+    counts: list[tuple[int, str]] = []  # from the largest unit on
     for unit, size in _UNITS:
         count, rest = divmod(rest, size)
-        if count or parts:
-            parts.append(f"{count}{unit}")
-        if count and len(parts) <= _MOST_UNITS:
-            told = len(parts)
-    return " ".join(parts[:told]) or "0s"
+        if count or counts:
+            counts.append((count, unit))
+    told = counts[:_MOST_UNITS]
+    while told and told[-1][0] == 0:
+        told.pop()
+    return " ".join(f"{count}{unit}" for count, unit in told) or "0s"
 
 
 def paused(seconds: float) -> str:
     """Return how long this VM was paused, with tenths of a second below a minute."""
     if seconds < _NOISE:
         return f"less than {_NOISE:g}s"
-    return f"{seconds:.1f}s" if seconds < _MINUTE else length(seconds)
+    if seconds < _MINUTE:
+        return f"{seconds:.1f}s"
+    return length(seconds)
 
 
 def left(seconds: float) -> str:
-    """Return the time until NotBefore."""
+    """Return when an event begins whose NotBefore is ``seconds`` ahead; negative once it passed."""
     if abs(seconds) < 1:
         return "due now"
-    return f"in {length(seconds)}" if seconds > 0 else ANY_MOMENT
+    if seconds < 0:
+        return ANY_MOMENT
+    return f"in {length(seconds)}"
 
 
 def ago(seconds: float) -> str:
@@ -227,24 +241,7 @@ def ago(seconds: float) -> str:
 
 
 def clipped(text: str) -> str:
-    """Return the beginning of a text from IMDS."""
-    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
-
-
-def foreign(text: str) -> Markup:
-    """Return a text from IMDS, isolated.
-
-    Its writing direction cannot affect the text around it.
-    """
-    return tag("bdi", clipped(text))
-
-
-def moment(seconds: float) -> Markup:
-    """Return a time (seconds since the epoch) as an HTML ``time`` element."""
-    written = iso_time(seconds)
-    return tag("time", written.replace("T", " ").replace("Z", " UTC"), datetime=written)
-
-
-def since(seconds: float, now: float) -> Markup:
-    """Return how long ago a time was; the page's script keeps it up to date."""
-    return tag("time", ago(now - seconds), datetime=iso_time(seconds), data_since=seconds)
+    """Return a text from IMDS, without what is beyond :data:`LONGEST_TEXT` characters."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return text[:LONGEST_TEXT] + "…"

@@ -7,8 +7,6 @@ All of them relay the same :class:`Answer`, so that they cannot contradict each 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from azure_scheduled_events_exporter.times import iso_time
-
 from .model import Line
 
 
@@ -20,7 +18,7 @@ class Answer:
         question: such as "Who approved it".
         known: what is known; empty if nothing is.
         why: why nothing, or no more, is known; ``""`` if all is.
-        hint: a sentence that may help to find out.
+        hint: a sentence that may help to find out; ``""`` for none.
     """
 
     question: str
@@ -30,7 +28,7 @@ class Answer:
 
     @property
     def line(self) -> Line:
-        """The answer, which says itself what is not known."""
+        """What is known, and why the rest is not, in one line."""
         if not self.known:
             return (f"not known: {self.why}",)
         if self.why:
@@ -39,28 +37,22 @@ class Answer:
 
 
 def unanswered(answers: Iterable[Answer]) -> tuple[Line, ...]:
-    """Return a sentence for each reason why something is not known, with its questions."""
+    """Return a line for each reason why something is not known, with the questions left open.
+
+    Complete answers are left out.
+    """
     questions: dict[str, list[str]] = {}
     hints: dict[str, str] = {}
     for answer in answers:
         if answer.why:
             questions.setdefault(answer.why, []).append(answer.question)
             hints.setdefault(answer.why, answer.hint)
-    return tuple((_sentence(found, why, hints[why]),) for why, found in questions.items())
+    return tuple((_text(asked, why, hints[why]),) for why, asked in questions.items())
 
 
-def _sentence(questions: list[str], why: str, hint: str) -> str:
-    """Return a sentence: the questions, why they have no answer, and the hint."""
+def _text(questions: list[str], why: str, hint: str) -> str:
+    """Return the questions, the reason why they have no answer, and the hint."""
     first, *others = questions
-    asked = ", ".join([first, *(each[:1].lower() + each[1:] for each in others)])
+    within_sentence = [question[:1].lower() + question[1:] for question in others]
+    asked = ", ".join([first, *within_sentence])
     return f"{asked}: {why}. {hint}".rstrip()
-
-
-def clock_time(seconds: float) -> str:
-    """Return a moment in UTC, as reports write it; the unit stands beside it."""
-    return iso_time(seconds).replace("T", " ").removesuffix("Z")
-
-
-def utc(seconds: float) -> str:
-    """Return a moment with its time zone."""
-    return f"{clock_time(seconds)} UTC"

@@ -1,4 +1,4 @@
-"""Writes what a report says, from what the journal has about an event.
+"""Puts a report together: its sections, from what the journal has about an event.
 
 Pure. ``course``, ``measured`` and ``hooks`` decide what is known and what is not; this module only
 relays it.
@@ -11,17 +11,17 @@ from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.web.wording import KINDS, length, meaning, standing, title
 
 from . import hooks, measured
-from .answer import clock_time, utc
 from .course import approval, end, notice, start
 from .measured import announced, interruption
 from .model import Fact, Line, Link, Quoted, Report, Section, Sources, Table
+from .moments import clock_time, utc
 from .timeline import timeline
 from .unknown import unknown
 
-_MOST_NAMED = 10
-_MOST_OTHERS = 20
-_MISSING = 0.05
-"""A smaller part of the documented notice is missing whenever a poll is a little late."""
+_MOST_NAMED = 10  # VMs of an event
+_MOST_OTHERS = 20  # events at the same time
+_NEGLIGIBLE = 0.05
+"""The part of the documented notice that may be missing: a poll is always a little late."""
 _SOURCES = {
     EventSource.PLATFORM: "Azure (EventSource Platform)",
     EventSource.USER: "somebody with access to the VM (EventSource User)",
@@ -65,20 +65,22 @@ def report(sources: Sources) -> Report:
 
 
 def _vms(life: Lifecycle) -> Line:
-    """Return the VMs of an event, at most :data:`_MOST_NAMED` by name."""
+    """Return the VMs of an event, the first ten by name."""
     names = life.event.resources
     if not names:
         return ("no VM that IMDS names",)
     line: list[str | Quoted] = []
     for name in names[:_MOST_NAMED]:
-        line += [", ", Quoted(name)]
+        if line:
+            line.append(", ")
+        line.append(Quoted(name))
     if len(names) > _MOST_NAMED:
         line.append(f" and {len(names) - _MOST_NAMED} more")
-    return tuple(line[1:])  # without the first comma
+    return tuple(line)
 
 
 def _summary(sources: Sources) -> tuple[Fact, ...]:
-    """Return the answers to the questions of a post-mortem, always the same ones."""
+    """Return the answers to the questions of a post-mortem; every report has the same questions."""
     life = sources.life
     return (
         Fact("What", (meaning(life),)),
@@ -93,7 +95,7 @@ def _summary(sources: Sources) -> tuple[Fact, ...]:
 
 
 def _first_seen(life: Lifecycle) -> str:
-    """Return when the event was first seen, and the notice that was promised."""
+    """Return when the event was first seen, and the notice that Azure promised then."""
     seen = utc(life.first_seen.wall)
     if not life.announced:
         return f"{seen}, Started already"
@@ -131,7 +133,10 @@ def _kind(life: Lifecycle) -> str:
 
 
 def _this_vm(life: Lifecycle) -> Line:
-    """Return the name of this VM, and whether the event names it."""
+    """Return the name of this VM, and whether the event names it.
+
+    ``own_name`` is set only if some document named this VM; the newest may no longer do so.
+    """
     if life.own_name:
         names = {comparable_name(name) for name in life.event.resources}
         ending = ", which earlier documents named"
@@ -171,20 +176,23 @@ def _promised(life: Lifecycle) -> str:
 
 
 def _was_rescheduled(life: Lifecycle) -> bool:
+    """Return whether NotBefore has changed."""
     return any(move.transition is Transition.RESCHEDULED for move in life.moves)
 
 
 def _documented(life: Lifecycle) -> str:
     """Return the notice that Azure documents, and how much less was promised."""
-    known = EVENT_FACTS.get(life.event.event_type)
-    if known is None:
+    documented = EVENT_FACTS.get(life.event.event_type)
+    if documented is None:
         return "not known: Azure documents no such type"
-    text = length(known.usual_notice)
-    if known.usual_notice > URGENT_NOTICE_SECONDS:
+    usual = documented.usual_notice
+    text = length(usual)
+    if usual > URGENT_NOTICE_SECONDS:
         text += f"; any event may have as little as {length(URGENT_NOTICE_SECONDS)}"
-    missing = known.usual_notice - (life.notice_seconds or 0.0)
-    if life.notice_seconds and missing > _MISSING * known.usual_notice:
-        text += f". {length(missing)} less than that were promised"
+    if life.notice_seconds:  # neither unknown nor none, of which "Promised" tells
+        missing = usual - life.notice_seconds
+        if missing > _NEGLIGIBLE * usual:
+            text += f". {length(missing)} less than that were promised"
     return text
 
 
@@ -194,10 +202,9 @@ def _approval(sources: Sources) -> Section:
     facts = [Fact("Approved by", approval(life).line)]
     if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
         after = length(life.approved_at.since(life.first_seen))
-        latest = ""
-        if not life.approved_here:
-            latest = ", at the latest: then it was seen Started"
-        when = f"{utc(life.approved_at.wall)}, {after} after first seen{latest}"
+        when = f"{utc(life.approved_at.wall)}, {after} after first seen"
+        if not life.approved_here:  # the approval is only known by the start
+            when += ", at the latest: then it was seen Started"
         facts.append(Fact("When", (when,)))
     for asked in sources.asked:
         who = (f"by the {asked.approver} ", Quoted(asked.who), f" at {utc(asked.at)}. Result: ")
@@ -210,24 +217,32 @@ def _others(sources: Sources) -> Section:
     name = "Other events at the same time"
     if not sources.others:
         return Section(name, notes=(("The journal has none.",),))
-    rows = tuple(
-        (
-            (Quoted(title(life)),),
-            _vms(life),
-            (clock_time(life.first_seen.wall),),
-            ("" if life.started_at is None else clock_time(life.started_at.wall),),
-            ("" if life.ended_at is None else clock_time(life.ended_at.wall),),
-            (str(life.outcome or standing(life)),),
-            (Quoted(life.event_id),),
-        )
-        for life in sources.others[:_MOST_OTHERS]
-    )
+    rows = tuple(_row_of_other(life) for life in sources.others[:_MOST_OTHERS])
     notes: list[Line] = [("IMDS does not say whether events belong together.",)]
     more = len(sources.others) - _MOST_OTHERS
     if more > 0:
         notes.append((f"And {more} more.",))
     heads = ("Type", "VMs", "First seen", "Seen Started", "Ended", "Outcome", "EventId")
     return Section(name, table=Table(heads, rows), notes=tuple(notes))
+
+
+def _row_of_other(life: Lifecycle) -> tuple[Line, ...]:
+    """Return another event as a row of the table."""
+    started = ""
+    if life.started_at is not None:
+        started = clock_time(life.started_at.wall)
+    ended = ""
+    if life.ended_at is not None:
+        ended = clock_time(life.ended_at.wall)
+    return (
+        (Quoted(title(life)),),
+        _vms(life),
+        (clock_time(life.first_seen.wall),),
+        (started,),
+        (ended,),
+        (str(life.outcome or standing(life)),),
+        (Quoted(life.event_id),),
+    )
 
 
 def _trace(sources: Sources) -> Section:

@@ -16,15 +16,17 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.web.wording import length, standing
 
-from .answer import Answer, utc
+from .answer import Answer
 from .model import Line, Quoted
+from .moments import utc
 
 EXACT_SECONDS = 5.0
-"""If two documents are further apart, a change between them has no time, but a range."""
+"""If two documents are further apart, a change between them has a range of time, not a moment."""
 
 _BOOT_BEFORE_SECONDS = 3600.0
 """A boot at most so long before an event that had started already may belong to it."""
 
+# "Nobody watched" means that no exporter polled, such as after a reboot.
 _UNWATCHED = "nobody watched the start"
 _WHEN_STARTED = "When it started"
 _WHO_APPROVED = "Who approved it"
@@ -42,28 +44,28 @@ _ENDS = {
 
 
 def boots(life: Lifecycle) -> tuple[float, ...]:
-    """Return when this VM booted during one of its events, Unix seconds, as far as is recorded.
+    """Return when this VM booted during one of its events, as far as is recorded.
 
-    Of an event that had started when it was first seen, the boot shortly before that is among them.
+    Seconds since the epoch, the first boot first. For an event that had started when it was first
+    seen, a boot shortly before that is among them.
     """
     if not life.is_mine:
         return ()
-    found: dict[str, float] = {}
+    booted: dict[str, float] = {}  # by the id of the boot
     for moment in _moments(life):
-        booted_at = moment.booted_at
-        if booted_at is not None:
-            found[booted_at.boot_id] = booted_at.wall
-    # The boot before the event was first seen; the others are during the event.
-    first = found.pop(life.first_seen.boot_id, None)
-    walls = list(found.values())
-    is_recent = first is not None and life.first_seen.wall - first < _BOOT_BEFORE_SECONDS
-    if first is not None and is_recent and not life.announced:
-        walls.append(first)
-    return tuple(sorted(walls))
+        if moment.booted_at is not None:
+            booted[moment.booted_at.boot_id] = moment.booted_at.wall
+    before_event = booted.pop(life.first_seen.boot_id, None)
+    found = list(booted.values())
+    if before_event is not None and not life.announced:
+        seconds_before = life.first_seen.wall - before_event
+        if seconds_before < _BOOT_BEFORE_SECONDS:
+            found.append(before_event)
+    return tuple(sorted(found))
 
 
 def _moments(life: Lifecycle) -> list[Timestamp]:
-    """Return the moments of an event that are known, each with its boot."""
+    """Return the recorded moments of an event; each knows in which boot of the VM it was."""
     moments = [life.first_seen, life.approved_at, life.started_at, life.pause_ended, life.ended_at]
     moments += [move.at for move in life.moves]
     return [moment for moment in moments if moment is not None]
@@ -113,9 +115,11 @@ def notice(life: Lifecycle) -> Answer:
     """Return the real notice: the time from first seen to the start."""
     question = "How much notice there was"
     started_at = life.started_at
-    if started_at is None or not life.announced or life.proven_by_boot:
-        if start(life).why:
-            return Answer(question, why=start(life).why)
+    has_known_start = started_at is not None and life.announced and not life.proven_by_boot
+    if started_at is None or not has_known_start:
+        why_unknown = start(life).why
+        if why_unknown:
+            return Answer(question, why=why_unknown)
         if life.outcome is None:
             return Answer(question, ("none yet: it has not started",))
         return Answer(question, ("none: it never started",))
@@ -190,11 +194,14 @@ def approval(life: Lifecycle) -> Answer:
 
 
 def is_inferred(life: Lifecycle) -> bool:
-    """Return whether an approval from here had no answer, and only the start tells of it."""
+    """Return whether a request from here to approve the event had no answer.
+
+    That IMDS has approved the event then follows only from its start.
+    """
     given = life.approval
     if given is None or not life.approved_here:
         return False
-    # An approval whose request IMDS accepted has the NotBefore of that moment.
+    # An approval that IMDS has accepted is recorded with NotBefore as it was then.
     return given.not_before is None and life.not_before is not None
 
 
@@ -209,9 +216,9 @@ def _approver(given: Approval) -> Line:
 
 
 def _at_not_before(life: Lifecycle) -> Answer:
-    """Return the approval of an event that nobody on this VM approved, and that came when due.
+    """Return who approved an event that started at NotBefore, and that nobody on this VM approved.
 
-    Only a document that showed it waiting at NotBefore proves that nobody did.
+    Only a document that showed it waiting at NotBefore proves that nobody else did.
     """
     if life.was_waiting_when_due:
         return Answer(_WHO_APPROVED, ("nobody: it was waiting until NotBefore",))

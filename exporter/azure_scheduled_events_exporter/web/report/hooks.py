@@ -1,6 +1,7 @@
-"""What hooks of this VM did for an event: decided once, told in summary, timeline and table. Pure.
+"""What hooks of this VM did for an event, for the summary, the timeline and a section. Pure.
 
-See ``docs/hook.md`` for when a hook prepares, repeats and recovers.
+A hook runs its command before the event (the phase prepare) and after it (recover).
+``docs/hook.md`` says when a hook prepares, repeats and recovers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,9 @@ from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.web.wording import hook_status, length, paused
 
-from .answer import Answer, clock_time, utc
+from .answer import Answer
 from .model import Line, Output, Quoted, Section, Sources, Table
+from .moments import clock_time, utc
 
 _NOT_PREPARED = {
     Kind.WITHOUT_NOTICE: "a hook does not prepare for an event that has started",
@@ -33,33 +35,35 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
     """Return how a run ended, with its exit status or signal, and by how much it was too late."""
     if run.outcome is None:
         return "no end is recorded"
-    if run.outcome != RunOutcome.TOO_LATE:
-        return f"{_OUTCOMES.get(run.outcome, run.outcome)}{hook_status(run)}"
-    if run.duration is None:
+    if run.outcome == RunOutcome.TOO_LATE and run.duration is None:
         return "not run: it was too late"
-    if run.exit_status != 0:  # it was stopped
-        return f"{_OUTCOMES[run.outcome]}{hook_status(run)}"
-    return f"ok, but {paused(_lateness(run, life))} too late"
+    if run.outcome == RunOutcome.TOO_LATE and run.exit_status == 0:
+        return f"ok, but {paused(_lateness(run, life))} too late"
+    return f"{_OUTCOMES.get(run.outcome, run.outcome)}{hook_status(run)}"
 
 
 def _lateness(run: HookRun, life: Lifecycle) -> float:
-    """Return by how many seconds a preparation ended after the start or after NotBefore.
+    """Return by how many seconds a preparation ended after the start, or after NotBefore.
 
-    An approved event starts before NotBefore. The start is when a document showed it, so the
-    preparation may have been later by more.
+    The earlier of both counts: an approved event starts before NotBefore. The start is known as the
+    moment when a document showed it, so the preparation may have been later than is returned.
     """
-    late = [-(run.seconds_left or 0.0)]
+    after_not_before = -(run.seconds_left or 0.0)
+    after_start = 0.0
     if life.started_at is not None and not life.proven_by_boot:
-        late.append(run.started + (run.duration or 0.0) - life.started_at.wall)
-    return max(0.0, *late)
+        ended = run.started + (run.duration or 0.0)
+        after_start = ended - life.started_at.wall
+    return max(0.0, after_not_before, after_start)
 
 
 def is_repeated(run: HookRun, runs: Iterable[HookRun]) -> bool:
-    """Return whether a preparation failed, and the hook began it again."""
+    """Return whether a preparation failed, and its hook began another one later."""
     if run.phase != Phase.PREPARE or run.outcome != RunOutcome.FAILED:
         return False
     return any(
-        other.started > run.started and (other.command, other.phase) == (run.command, run.phase)
+        other.command == run.command
+        and other.phase == Phase.PREPARE
+        and other.started > run.started
         for other in runs
     )
 
@@ -83,21 +87,26 @@ def _phases(runs: list[HookRun], sources: Sources) -> Iterable[str]:
     prepared = [run for run in runs if run.phase == Phase.PREPARE]
     recovered = [run for run in runs if run.phase == Phase.RECOVER]
     if prepared:
-        last = prepared[-1]
-        text = f"prepare {outcome(last, life)}"
-        if len(prepared) > 1:
-            text += f" in run {len(prepared)}, the last one"
-        if len(prepared) > 1 and all(run.outcome == RunOutcome.FAILED for run in prepared):
-            text = f"all {len(prepared)} runs of prepare failed"
-        if last.outcome not in {None, RunOutcome.OK, RunOutcome.CANCELLED}:
-            text += ": this VM was not prepared"
-            if last.outcome == RunOutcome.TOO_LATE:
-                text += " in time"
-        yield text
+        yield _preparation(prepared, life)
     if recovered:
         yield f"recover {outcome(recovered[-1], life)}"
     elif life.outcome is not None:
         yield "no run of recover is in the journal"
+
+
+def _preparation(prepared: list[HookRun], life: Lifecycle) -> str:
+    """Return how the preparations of one hook ended, and whether this VM was prepared."""
+    last = prepared[-1]
+    text = f"prepare {outcome(last, life)}"
+    if len(prepared) > 1:
+        text += f" in run {len(prepared)}, the last one"
+        if all(run.outcome == RunOutcome.FAILED for run in prepared):
+            text = f"all {len(prepared)} runs of prepare failed"
+    if last.outcome == RunOutcome.TOO_LATE:
+        return f"{text}: this VM was not prepared in time"
+    if last.outcome in {None, RunOutcome.OK, RunOutcome.CANCELLED}:
+        return text
+    return f"{text}: this VM was not prepared"
 
 
 def _none_ran(sources: Sources) -> Line:
@@ -112,12 +121,12 @@ def why_none_ran(sources: Sources) -> str:
     if not life.is_mine:
         return "a hook prepares only for events of its own VM"
     reason = _NOT_PREPARED.get(life.kind)
-    if not sources.hooks:
-        reason = reason or "the journal has no run of a hook"
-        return f"{reason}; whether one was set up is not recorded"
-    if reason:
+    if reason and sources.hooks:
         return reason
-    return "one ran for other events, but it was not running, or its options leave this one out"
+    if sources.hooks:
+        return "one ran for other events, but it was not running, or its options leave this one out"
+    reason = reason or "the journal has no run of a hook"
+    return f"{reason}; whether one was set up is not recorded"
 
 
 def answers(sources: Sources) -> Iterable[Answer]:
@@ -142,22 +151,23 @@ def section(sources: Sources) -> Section:
         return Section("Hooks", notes=tuple(notes))
     rows = tuple(_row(run, sources.life) for run in sources.runs)
     heads = ("Phase", "Command", "Began, UTC", "Took", "Left to NotBefore at its end", "Outcome")
-    outputs = tuple(
-        Output((f"Last lines of the {run.phase} that began at {utc(run.started)}",), run.output)
-        for number, run in enumerate(sources.runs)
-        if run.output and not _is_told_later(run, sources.runs[number + 1 :])
-    )
+    outputs = []
+    for number, run in enumerate(sources.runs):
+        later = sources.runs[number + 1 :]
+        if run.output and not _is_told_later(run, later):
+            head = f"Last lines of the {run.phase} that began at {utc(run.started)}"
+            outputs.append(Output((head,), run.output))
     notes = []
     if sum(run.phase == Phase.PREPARE for run in sources.runs) > 1:
         notes.append((_ABOUT_REPEATS,))
     if len(outputs) < sum(bool(run.output) for run in sources.runs):
         notes.append(("Runs that wrote the same have their output once, under the last of them.",))
-    return Section("Hooks", table=Table(heads, rows), notes=tuple(notes), outputs=outputs)
+    return Section("Hooks", table=Table(heads, rows), notes=tuple(notes), outputs=tuple(outputs))
 
 
 def _is_told_later(run: HookRun, later: Iterable[HookRun]) -> bool:
-    """Return whether a later run of the same phase has written the same."""
-    return any((other.phase, other.output) == (run.phase, run.output) for other in later)
+    """Return whether one of the ``later`` runs has the same phase and has written the same."""
+    return any(other.phase == run.phase and other.output == run.output for other in later)
 
 
 def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:

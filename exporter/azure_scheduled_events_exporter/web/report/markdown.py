@@ -72,13 +72,13 @@ def _part(part: str | Quoted | Link) -> str:
 
 
 def _code(quoted: Quoted) -> str:
-    """Return a text from outside as code of one line."""
+    """Return a text from outside as code of one line (CommonMark, 6.1)."""
     shown = quoted.shown
     if not shown:
         return "(empty)"
     fence = _fence(shown, 1)
     pad = ""
-    if "`" in (shown[0], shown[-1]):
+    if "`" in (shown[0], shown[-1]):  # would count as part of the fence
         pad = " "
     return f"{fence}{pad}{shown}{pad}{fence}"
 

@@ -1,4 +1,7 @@
-"""What was measured of an event, and what was not. Pure."""
+"""What was measured of an event's impact on this VM, and why the rest was not. Pure.
+
+Each question has a function that returns its answer; ``section`` puts them into a table.
+"""
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import (
@@ -10,9 +13,10 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.records import seconds_between
 from azure_scheduled_events_exporter.web.wording import impact, length, paused
 
-from .answer import Answer, utc
+from .answer import Answer
 from .course import has_restarted, is_end_watched, is_start_watched
 from .model import Fact, Line, Section, Table
+from .moments import utc
 
 _HOW_LONG_INTERRUPTED = "How long the VM was interrupted"
 _HOW_LONG_STARTED = "How long it was Started"
@@ -28,6 +32,7 @@ _ABOUT_TCP = (
     "TCP counts all connections of the exporter's network namespace: of the VM, or, in a pod"
     " without host network, of that pod."
 )
+# With "early" or "late".
 _ABOUT_CLOCK = (
     "The clock of this VM was set while the event was Started, so it was wrong before. The times of"
     " pauses are by this clock: they may be too {} by up to as much."
@@ -45,14 +50,14 @@ def announced(life: Lifecycle) -> Answer:
 
 
 def _not_ours(life: Lifecycle) -> str:
-    """Return why nothing was measured of an event that is not known to be this VM's."""
+    """Return why this VM measured nothing of an event that is not known to be its own."""
     if life.scope is Scope.UNKNOWN:
         return "it is not known whether this VM is one of its VMs, and only then it is measured"
     return "this VM is not one of its VMs, and measures only itself"
 
 
 def _unmeasured(life: Lifecycle) -> str:
-    """Return why nothing was measured on this VM; ``""`` if the whole event could be measured."""
+    """Return why all or a part of an event was not measured; ``""`` if nothing prevented it."""
     if not life.is_mine:
         return _not_ours(life)
     if life.proven_by_boot:
@@ -104,13 +109,17 @@ def _pause(life: Lifecycle, seconds: float) -> str:
 
 
 def _of_pauses(life: Lifecycle, seconds: float) -> str:
+    """Return the length of the longest pause, and how many there were."""
     if life.pauses > 1:
         return f"paused for {paused(seconds)}{_of_several(life)}"
     return f"paused once, for {paused(seconds)}"
 
 
 def _of_several(life: Lifecycle) -> str:
-    return f", the longest of {life.pauses} pauses" if life.pauses > 1 else ""
+    """Return what follows the length of a pause if there were more."""
+    if life.pauses > 1:
+        return f", the longest of {life.pauses} pauses"
+    return ""
 
 
 def is_pause_a_restart(life: Lifecycle) -> bool:
@@ -155,7 +164,7 @@ def _between_documents(life: Lifecycle, seconds: float) -> Answer:
 
 
 def tcp(life: Lifecycle) -> Answer:
-    """Return whether TCP was measured, and for which part of the event; no figures."""
+    """Return whether TCP was measured, and for which part of the event; not the figures."""
     return _covered(_TCP, life, is_measured=life.tcp is not None)
 
 
@@ -165,7 +174,7 @@ def clock(life: Lifecycle) -> Answer:
 
 
 def _covered(question: str, life: Lifecycle, *, is_measured: bool) -> Answer:
-    """Return for which part of an event counters were read; no figures."""
+    """Return for which part of an event something was measured; not the figures."""
     if life.started_at is None:
         return _without_start(question, life)
     if not is_measured:
@@ -207,8 +216,9 @@ def section(life: Lifecycle) -> Section:
     if life.tcp is not None:
         notes.append((_ABOUT_TCP,))
     if life.impact is not None and abs(life.impact.clock_step) >= _SMALLEST_STEP:
-        side = "early" if life.impact.clock_step > 0 else "late"
-        notes.append((_ABOUT_CLOCK.format(side),))
+        # A clock that was set forward was behind before.
+        too = "early" if life.impact.clock_step > 0 else "late"
+        notes.append((_ABOUT_CLOCK.format(too),))
     return Section("Impact", table=Table(heads, rows), notes=tuple(notes))
 
 
@@ -220,15 +230,19 @@ def _facts_without_start(life: Lifecycle) -> tuple[Fact, ...]:
 
 
 def _row(name: str, told: Line, before: str, measured: Line) -> tuple[Line, ...]:
+    """Return a row: what was announced, what was counted in the minute before, and the result."""
     return ((name,), told, (before,), measured)
 
 
 def _count(value: float | None) -> str:
-    return "" if value is None else f"{value}"
+    """Return a counted number; ``""`` if nothing was counted."""
+    if value is None:
+        return ""
+    return str(value)
 
 
 def _figure(value: str, answer: Answer) -> Line:
-    """Return a figure with the part of the event that it covers."""
+    """Return a figure and the part of the event that it covers, or why there is none."""
     if not answer.known:
         return answer.line
     return (f"{value} ", *answer.line)

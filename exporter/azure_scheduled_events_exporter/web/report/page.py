@@ -91,12 +91,13 @@ def _part(part: str | Quoted | Link) -> Markup | str:
 
 
 def _plain(line: Line) -> str:
-    texts = (part if isinstance(part, str) else _text(part) for part in line)
-    return "".join(texts)
+    """Return a line as text, for the title, which can have no markup."""
+    return "".join(map(_text, line))
 
 
-def _text(part: Quoted | Link) -> str:
-    """Return a part of a title, which can have no markup."""
+def _text(part: str | Quoted | Link) -> str:
     if isinstance(part, Quoted):
         return part.shown
-    return part.url
+    if isinstance(part, Link):
+        return part.url
+    return part

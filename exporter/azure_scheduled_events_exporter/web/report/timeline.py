@@ -1,7 +1,4 @@
-"""The timeline of a report: what happened and was measured, the oldest first.
-
-Pure.
-"""
+"""The timeline of a report: what happened and was measured, the oldest first. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +14,10 @@ from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.web.wording import OUTCOMES, hook_status, length, paused
 
 from . import hooks
-from .answer import clock_time
 from .course import boots, is_end_watched, is_inferred, is_start_watched
 from .measured import is_pause_a_restart
 from .model import Line, Quoted, Sources, Table
+from .moments import clock_time
 
 _RETURNED = "It is in the document again after its end."
 _APPROVED = {
@@ -51,22 +48,24 @@ def timeline(sources: Sources) -> Table:
         *_of_the_vm(life),
         *_not_before(life),
     ]
-    begun = int(life.first_seen.wall)  # the journal has the times of transitions in whole seconds
-    rows = tuple(
-        ((clock_time(step.at),), (_after(int(step.at) - begun),), step.what)
-        for step in sorted(steps, key=lambda step: step.at)
-    )
-    return Table(("Time", "After", "What"), rows)
+    first_seen = int(life.first_seen.wall)
+    rows: list[tuple[Line, ...]] = []
+    for step in sorted(steps, key=lambda step: step.at):
+        # In whole seconds, as the journal has the times of transitions.
+        after = _after(int(step.at) - first_seen)
+        rows.append(((clock_time(step.at),), (after,), step.what))
+    return Table(("Time", "After", "What"), tuple(rows))
 
 
 def _not_before(life: Lifecycle) -> Iterator[_Step]:
     """Yield NotBefore, unless the event was first seen after it, or started or ended before it."""
-    due = life.not_before
-    if due is None or life.state is State.ADVISORY or due < life.first_seen.wall:
+    not_before = life.not_before
+    if not_before is None or life.state is State.ADVISORY or not_before < life.first_seen.wall:
         return
-    moments = [moment.wall for moment in (life.started_at, life.ended_at) if moment is not None]
-    if min(moments, default=due) >= due:
-        yield _Step(due, ("NotBefore: without an approval, the event starts from then on.",))
+    for moment in (life.started_at, life.ended_at):
+        if moment is not None and moment.wall < not_before:
+            return
+    yield _Step(not_before, ("NotBefore: without an approval, the event starts from then on.",))
 
 
 def _of_the_vm(life: Lifecycle) -> Iterator[_Step]:
@@ -89,31 +88,35 @@ def _of_the_vm(life: Lifecycle) -> Iterator[_Step]:
 
 
 def _after(seconds: float) -> str:
-    return "" if seconds < 0 else f"+{length(seconds)}"
+    """Return how long after it was first seen; ``""`` for what was before, such as a boot."""
+    if seconds < 0:
+        return ""
+    return f"+{length(seconds)}"
 
 
 def _transitions(sources: Sources) -> Iterator[_Step]:
     """Yield the transitions that the journal has."""
     life = sources.life
-    before = None
+    not_before_until_then = None
     for record in sources.transitions:
         transition = record["transition"]
         if transition == Transition.STARTED and not life.announced:
-            continue  # the first line says so
+            continue  # the text of its detection says so
         at = datetime.fromisoformat(str(record["at"])).timestamp()
-        yield _Step(at, (_text(record, before, life),))
-        before = record.get("not_before")
+        yield _Step(at, (_text(record, not_before_until_then, life),))
+        not_before_until_then = record.get("not_before")
 
 
-def _text(record: Record, before: object, life: Lifecycle) -> str:
-    """Return a sentence for a transition; ``before``: NotBefore at the transition before it."""
+def _text(record: Record, not_before_until_then: object, life: Lifecycle) -> str:
+    """Return a sentence for a transition."""
     transition = str(record["transition"])
     match transition:
         case Transition.DETECTED:
             return _first_seen(record)
         case Transition.RESCHEDULED:
-            after = record.get("not_before")
-            return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(after)}."
+            before = _readable(not_before_until_then)
+            after = _readable(record.get("not_before"))
+            return f"Rescheduled: NotBefore from {before} to {after}."
         case Transition.APPROVED:
             return _approved(record, life)
     return _of_the_life(transition, life)
@@ -172,7 +175,10 @@ def _approved(record: Record, life: Lifecycle) -> str:
 
 
 def _readable(moment: object) -> str:
-    return str(moment).replace("T", " ").removesuffix("Z") if moment else "unknown"
+    """Return a moment of a record, which is text in ISO 8601, as the table writes it."""
+    if not moment:
+        return "unknown"
+    return str(moment).replace("T", " ").removesuffix("Z")
 
 
 def _runs(sources: Sources) -> Iterator[_Step]:

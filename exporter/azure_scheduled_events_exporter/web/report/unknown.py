@@ -13,12 +13,12 @@ from .model import Line, Sources
 
 
 def unknown(sources: Sources) -> tuple[Line, ...]:
-    """Return a sentence for each reason why something is not known."""
+    """Return a line for each reason why something is not known, with the questions left open."""
     return unanswered(_answers(sources))
 
 
 def _answers(sources: Sources) -> Iterator[Answer]:
-    """Yield all answers of the report, complete ones too."""
+    """Yield the answers of the report, complete ones too, in the order of their questions."""
     life = sources.life
     yield start(life)
     yield notice(life)
@@ -40,7 +40,7 @@ def _answers(sources: Sources) -> Iterator[Answer]:
 
 
 def _of_the_course(life: Lifecycle) -> Iterator[Answer]:
-    """Yield what only some events leave open."""
+    """Yield questions about the course of an event that only some events leave open."""
     is_advice = life.state is State.ADVISORY
     if not is_advice and not life.announced:
         yield Answer("When it was scheduled", why=start(life).why)
