@@ -44,10 +44,13 @@ def _by_field(value: Any) -> dict[str, object]:
 
     A mapping becomes pairs, because its keys may be tuples.
     """
-    found = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {
-        name: [*each.items()] if isinstance(each, Mapping) else each for name, each in found.items()
-    }
+    found = {}
+    for field in fields(value):
+        content = getattr(value, field.name)
+        if isinstance(content, Mapping):
+            content = [*content.items()]
+        found[field.name] = content
+    return found
 
 
 def decode(kind: type[_Value], text: str) -> _Value:
@@ -61,8 +64,9 @@ def decode(kind: type[_Value], text: str) -> _Value:
         values = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise DamagedTextError(f"a row does not hold JSON: {error}") from error
+    read = _reader(cast("Any", kind))
     try:
-        return cast("_Value", _reader(cast("Any", kind))(values))
+        return cast("_Value", read(values))
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise CodecError(f"bug: {kind.__name__} cannot be read from the journal: {why}") from error
@@ -111,14 +115,14 @@ def _dataclass_reader(kind: type) -> _Reader:
     readers = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
 
     def read(values: Any) -> Any:
-        found = {name: readers[name](value) for name, value in values.items()}
-        return kind(**found)
+        arguments = {name: readers[name](value) for name, value in values.items()}
+        return kind(**arguments)
 
     return read
 
 
 def _union_reader(kinds: tuple[Any, ...]) -> _Reader:
-    """Return the reader of a value of one of ``kinds``, of which the first that fits is taken."""
+    """Return the reader of a value of one of ``kinds``: it tries them in their order."""
     is_optional = NoneType in kinds
     *first_readers, last_reader = [_reader(kind) for kind in kinds if kind is not NoneType]
 
@@ -159,7 +163,7 @@ def _mapping_reader(kinds: tuple[Any, ...]) -> _Reader:
 
 
 def _plain(kind: type, value: Any) -> Any:
-    """Return ``value`` if it is of the type ``kind`` and in range.
+    """Return ``value`` if it is of the type ``kind`` and in range; raise TypeError if it is not.
 
     A damaged file can contain any JSON.
     """

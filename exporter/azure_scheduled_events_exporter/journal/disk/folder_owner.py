@@ -16,8 +16,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+# Linux' names and values, from linux/capability.h.
 _CAPABILITY_VERSION_3 = 0x20080522
-_CAP_DAC_READ_SEARCH = 1 << 2
+_CAP_DAC_READ_SEARCH = 1 << 2  # number 2, as a bit
 _LOOK_SECONDS = 0.3  # how long the start waits for a disk
 
 
@@ -86,12 +87,11 @@ def follows(link: Path) -> bool:
 
 
 def create(path: Path) -> None:
-    """Create the file if it is missing, readable by its owner only.
+    """Create the file if it is missing. If it is there, see whether it can be opened.
 
-    Other users must not read the events of this VM.
-
-    It belongs to the folder's owner: a service must be able to use what root created. SQLite gives
-    its other files the same mode.
+    It is readable by its owner only, because other users must not read the events of this VM.
+    SQLite gives its other files the same mode. The owner is that of the folder: a service must be
+    able to use what root created.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -100,16 +100,20 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR))
         return
     try:
-        folder = path.parent.stat()
-        if (
-            sys.platform != "win32"
-            and os.geteuid() == 0
-            and (folder.st_uid, folder.st_gid) != (0, 0)
-        ):
-            with suppress(PermissionError):  # a container's root may give nothing away
-                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+        _give_to_owner_of(path.parent, descriptor)
     finally:
         os.close(descriptor)
+
+
+def _give_to_owner_of(folder: Path, descriptor: int) -> None:
+    """If this process is root, make the file of ``descriptor`` belong to the folder's owner."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return
+    found = folder.stat()
+    if (found.st_uid, found.st_gid) == (0, 0):
+        return
+    with suppress(PermissionError):  # a container's root may give nothing away
+        os.fchown(descriptor, found.st_uid, found.st_gid)
 
 
 def _owner(journal: Path) -> tuple[int, int] | None:
@@ -119,10 +123,14 @@ def _owner(journal: Path) -> tuple[int, int] | None:
     """
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
-    folder = journal if journal.is_dir() else journal.parent
+    folder = journal
+    if not journal.is_dir():
+        folder = journal.parent
     existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     found = existing.stat()
-    return (found.st_uid, found.st_gid) if found.st_uid != 0 else None
+    if found.st_uid == 0:
+        return None
+    return found.st_uid, found.st_gid
 
 
 def _keep_reading(libc: ctypes.CDLL) -> None:
@@ -130,7 +138,8 @@ def _keep_reading(libc: ctypes.CDLL) -> None:
 
     systemd keeps the folder of a dynamic user in ``/var/lib/private``, which only root can enter.
     """
-    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+    this_thread = 0
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, this_thread), 8)
     # Effective, permitted and inheritable: of the first 32 capabilities, then of the rest.
     sets = ctypes.create_string_buffer(24)
     if libc.capget(header, sets) != 0:

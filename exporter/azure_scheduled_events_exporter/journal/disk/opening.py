@@ -45,11 +45,15 @@ def check_room(folder: Path) -> None:
 
 
 def open_store(file: Path, how: str, seconds: float = 5.0, *, creates: bool = True) -> Store:
-    """Return the tables, which wait for a lock of another process for at most ``seconds``.
+    """Open the database ``file``, and return its tables.
 
-    ``how`` is :data:`WRITING`, or one of the ways to read. Text that is not UTF-8 is read as
-    damaged text. If the file is opened for writing, and has no tables, they are created unless
-    ``creates`` is False.
+    Text that is not UTF-8 is read with replacement characters, as damaged text.
+
+    Args:
+        file: must exist.
+        how: :data:`WRITING`, or one of the ways to read.
+        seconds: how long each operation waits for a lock of another process.
+        creates: whether tables are created if there are none, and the file is opened for writing.
     """
     if how in {WRITING, _COPY}:
         check_room(file.parent)
@@ -62,15 +66,17 @@ def open_store(file: Path, how: str, seconds: float = 5.0, *, creates: bool = Tr
 
 
 def open_to_read(file: Path) -> Store:
-    """Return the tables, so opened that a full or read-only disk can be read.
+    """Return the tables for reading, also from a disk that is full or read-only.
 
-    Nothing is written beside the file, but for one case: a copy of the file and its log, without
-    -shm, can only be read on a disk on which SQLite can write -shm.
+    Nothing is written beside the file, except in one case: a copy of the file and its log, without
+    -shm, can only be read where SQLite can write -shm.
     """
     if Path(f"{file}-shm").exists():
         return open_store(file, _BESIDE_A_WRITER)
     has_log = any(Path(f"{file}{suffix}").exists() for suffix in ("-wal", "-journal"))
-    return open_store(file, _COPY if has_log else _CLOSED)
+    if has_log:
+        return open_store(file, _COPY)
+    return open_store(file, _CLOSED)
 
 
 def proven_damage(file: Path) -> str:
