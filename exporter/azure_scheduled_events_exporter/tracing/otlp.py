@@ -109,6 +109,7 @@ class OtlpSender:
 
         None if the configured sampler drops the trace.
         """
+        # start_span asks for these ids.
         self._ids.trace = int(facts.trace_id, 16)
         self._ids.span = int(facts.span_id, 16)
         context = Context()
