@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.journal.disk.failures import reason
 from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
-from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
+from azure_scheduled_events_exporter.recording.redaction import STILL_CONTAINED, redact
 from azure_scheduled_events_exporter.web.events_api import past_record
 from azure_scheduled_events_exporter.web.rows import (
     DOCUMENT_COLUMNS,
@@ -164,7 +164,8 @@ def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bo
     )
     if redacted:
         print(
-            f"Names, ids and other texts are replaced. Left as they are: {LEFT}.", file=sys.stderr
+            f"Names, ids and other texts are replaced. Left as they are: {STILL_CONTAINED}.",
+            file=sys.stderr,
         )
     else:
         print("It names VMs and events: --redact replaces them.", file=sys.stderr)

@@ -1,15 +1,14 @@
 """Reads and writes recordings: the unchanged documents of the metadata service, with their times.
 
-Pure.
+``history --record`` writes them, and the simulator plays them. Pure: a recording is text here.
 
-A recording is text of one JSON object a line, so that people can read it and a program can append
-to it:
+Each line is one JSON object, so that people can read it and a program can append to it:
 
     {"recording": 1, "time": 1667203200.123, "vm_name": "web_4", "headers": {"Date": "…"},
     "refused": "", "body": "{…}"}
 
-``refused`` is the reason why the exporter could not read a document. A byte of a body that is not
-UTF-8 is half a surrogate pair, as Python's ``surrogateescape`` makes it.
+A body need not be UTF-8: a byte that is not becomes half a surrogate pair, as Python's
+``surrogateescape`` makes it.
 """
 
 import json
@@ -20,12 +19,13 @@ from typing import Any, Final
 
 from azure_scheduled_events_exporter.errors import UsageError
 
-_FORM: Final = 1
+_FORMAT: Final = 1
+"""The number of the format that is described above."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedDocument:
-    """A document that differed from the one before.
+    """A document as it came; a recording has those that differ from the one before.
 
     Attributes:
         time: when it came, Unix seconds by the VM's clock.
@@ -44,13 +44,14 @@ class RecordedDocument:
 
 def to_text(documents: Iterable[RecordedDocument]) -> str:
     """Return the recording of ``documents``, which are in the order of their arrival."""
-    return "".join(f"{json.dumps(_values(each))}\n" for each in documents)
+    lines = [json.dumps(_values(document)) for document in documents]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _values(document: RecordedDocument) -> dict[str, object]:
-    """Return the object that a line has for ``document``."""
+    """Return the values of the line for ``document``."""
     return {
-        "recording": _FORM,
+        "recording": _FORMAT,
         "time": document.time,
         "vm_name": document.vm_name,
         "headers": dict(document.headers),
@@ -63,7 +64,7 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
     """Return the document of one line of a recording; None if the line has no valid document."""
     try:
         values = json.loads(line)
-        if values["recording"] != _FORM:
+        if values["recording"] != _FORMAT:
             return None
         document = _document(values)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -74,9 +75,9 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
 
 
 def _document(values: Any) -> RecordedDocument:
-    """Return the document of a line. Raises almost anything if the line has another form."""
+    """Return the document of a line; :func:`from_line` has the errors of a line in another form."""
     vm_name = str(values.get("vm_name", ""))
-    vm_name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
+    vm_name.encode()  # raises ValueError for half a surrogate pair, which no name of a VM has
     headers = values.get("headers", {})
     return RecordedDocument(
         time=float(values["time"]),
@@ -101,7 +102,7 @@ def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
         document = from_line(line)
         if document is None:
             raise _no_recording(source)
-        # The VM's clock may have been set back: the documents keep their order, and no time falls.
+        # If the VM's clock was set back, the documents keep their order, and the time stands still.
         latest = max(latest, document.time)
         documents.append(replace(document, time=latest))
     if not documents:

@@ -1,10 +1,8 @@
-"""Replaces names, ids and free text of a recording by placeholders. Pure.
+"""Replaces names, ids and free text of a recording by placeholders, so that it can be shown.
 
-Throughout a recording, the same text has the same placeholder.
-
-Values that the life of an event depends on are kept: times, statuses, types, sources, durations,
-incarnations, and the number of VMs and events. A body that cannot be parsed, or is nested too
-deeply, is replaced as a whole.
+Throughout a recording, the same text has the same placeholder. Values that the life of an event
+depends on are kept: times, statuses, types, sources, durations, incarnations, and the number of VMs
+and events. A body that cannot be parsed, or is nested too deeply, is replaced as a whole. Pure.
 """
 
 import json
@@ -20,12 +18,12 @@ from azure_scheduled_events_exporter.times import iso_time
 
 from .file import RecordedDocument
 
-LEFT: Final = (
+STILL_CONTAINED: Final = (
     "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource,"
     " ResourceType, DurationInSeconds, DocumentIncarnation, names of fields, the number of VMs and"
     " events"
 )
-"""The data that a redacted recording still contains, for people."""
+"""What a redacted recording still contains, for people."""
 
 _KEPT_HEADERS: Final = {
     "date": re.compile(r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT"),
@@ -33,42 +31,52 @@ _KEPT_HEADERS: Final = {
         r"(application|text)/(json|xml|html|plain)(; ?charset=utf-8)?", re.IGNORECASE
     ),
 }
-"""The headers that are kept if their value has this form; another one may hold a name."""
-_WORD: Final = re.compile(r"[A-Za-z]{1,24}")
-"""The form of a value that is kept, also of an event type that nobody has seen yet.
+"""The headers that are kept, in lower case, and the form that their values must have.
+
+A value in another form may contain a name.
+"""
+_WORD_FORM: Final = re.compile(r"[A-Za-z]{1,24}")
+"""The form of an event type, status or source that is kept, also of one that is not documented.
 
 A longer text may be a name.
 """
-_WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
-"""The keys whose values are kept if they have that form."""
-_NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
-"""The keys whose numbers are kept, also as text."""
+_WORD_KEYS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
+"""The keys whose values are kept if they have the form :data:`_WORD_FORM`."""
+_NUMBER_KEYS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
+"""The keys whose numbers are kept; a text there is kept if it is a number."""
 _KNOWN_KEYS: Final = (
-    _WORDS | _NUMBERS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
+    _WORD_KEYS | _NUMBER_KEYS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
 )
-_TIME: Final = re.compile(
+_TIME_FORM: Final = re.compile(
     r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+"
 )
 """The forms of NotBefore that IMDS sends: RFC 1123 and ISO 8601."""
-_ID: Final = "00000000-0000-4000-8000-{:012X}"
-"""The form of placeholders of EventIds: a valid GUID."""
-_NUMBER: Final = re.compile(r"-?\d{1,9}")
+_ID_FORM: Final = "00000000-0000-4000-8000-{:012X}"
+"""The form of the placeholder of an EventId, with its number: a valid GUID."""
+_NUMBER_FORM: Final = re.compile(r"-?\d{1,9}")
+"""The form of a number that is kept although it is a text; a longer one may be an id."""
 
 
 def redact(recording: Iterable[RecordedDocument]) -> tuple[RecordedDocument, ...]:
     """Return the documents of a recording with all names, ids and texts replaced."""
-    return tuple(map(_StandIns().document, recording))
+    return tuple(map(_Placeholders().document, recording))
 
 
-class _StandIns:
+class _Placeholders:
     """The placeholders of one recording."""
 
     def __init__(self) -> None:
-        # By the form of the placeholder, the placeholder of each text.
+        # For each form of placeholders, the placeholder of each text that was replaced by one.
         self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     def document(self, document: RecordedDocument) -> RecordedDocument:
         """Return ``document`` with all names, ids and texts replaced."""
+        refused = ""
+        if document.refused:
+            refused = "could not be read"  # the reason may quote the document
+        vm_name = ""
+        if document.vm_name:
+            vm_name = self._name(document.vm_name)
         return RecordedDocument(
             time=document.time,
             body=self._body(document.body),
@@ -77,11 +85,12 @@ class _StandIns:
                 for name, value in document.headers.items()
                 if name.lower() in _KEPT_HEADERS
             },
-            refused="could not be read" if document.refused else "",
-            vm_name=self._name(document.vm_name) if document.vm_name else "",
+            refused=refused,
+            vm_name=vm_name,
         )
 
     def _header(self, name: str, value: str) -> str:
+        """Return the value of a header that is kept, or a placeholder for it."""
         if _KEPT_HEADERS[name.lower()].fullmatch(value):
             return value
         return self._for("text {}", value)
@@ -96,24 +105,31 @@ class _StandIns:
             return f"({len(body)} bytes that are no JSON, or nested too deeply)".encode()
 
     def _value(self, key: str, value: Any) -> Any:
-        """Return a value of JSON, below ``key``, with its texts replaced."""
+        """Return a value of JSON with its texts replaced.
+
+        ``key``: the innermost key above it, ``""`` if there is none. In a list, each value has the
+        key of the list.
+        """
         if isinstance(value, dict):
             return {self._key(name): self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._value(key, inner) for inner in value]
         if isinstance(value, str):
             return self._text(key, value)
-        if value is None or isinstance(value, bool) or key in _NUMBERS:
+        if value is None or isinstance(value, bool) or key in _NUMBER_KEYS:
             return value
         return self._text(key, clean_text(value))  # any other number may be an id
 
     def _key(self, name: str) -> str:
-        return name if name in _KNOWN_KEYS else self._for("Field{}", name)
+        """Return the name of a documented field, or a placeholder for any other."""
+        if name in _KNOWN_KEYS:
+            return name
+        return self._for("Field{}", name)
 
     def _text(self, key: str, text: str) -> str:
         """Return the placeholder of a text below ``key``, or the text if it is kept."""
-        is_word = key in _WORDS and _WORD.fullmatch(text)
-        is_number = key in _NUMBERS and _NUMBER.fullmatch(text)
+        is_word = key in _WORD_KEYS and _WORD_FORM.fullmatch(text)
+        is_number = key in _NUMBER_KEYS and _NUMBER_FORM.fullmatch(text)
         if is_word or is_number or not text.strip():
             return text
         if key == "NotBefore":
@@ -121,7 +137,7 @@ class _StandIns:
         if key == "Resources":
             return self._name(text)
         if key == "EventId":
-            return self._for(_ID, text.upper())
+            return self._for(_ID_FORM, text.upper())
         return self._for("text {}", text)
 
     def _time(self, text: str) -> str:
@@ -129,7 +145,7 @@ class _StandIns:
         moment = parse_not_before(text)
         if moment is None:
             return self._for("text {}", text)
-        if _TIME.fullmatch(text):
+        if _TIME_FORM.fullmatch(text):
             return text
         return iso_time(moment)
 
@@ -141,6 +157,8 @@ class _StandIns:
         return name
 
     def _for(self, form: str, text: str) -> str:
-        """Return the placeholder for ``text``, a numbered one of this form."""
+        """Return the placeholder for ``text`` in ``form``, which has a place for its number."""
         known = self._known[form]
-        return known.setdefault(text, form.format(len(known) + 1))
+        if text not in known:
+            known[text] = form.format(len(known) + 1)
+        return known[text]

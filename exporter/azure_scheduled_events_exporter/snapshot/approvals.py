@@ -1,4 +1,4 @@
-"""Why events are not approved yet, and what became of the requests to approve them."""
+"""What a snapshot has about approvals: decisions of the policy, and outcomes of requests."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,15 +6,16 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a policy about one event now.
+    """The decision of a policy about one event at one moment.
 
     Attributes:
-        reason: one clause, for people: why it is not approved yet, or which rule approves it.
-        due: when the rule approves it, seconds since the epoch, also if that has passed; None if
-            never, as in a dry run, or if the event begins earlier.
-        approve: whether to approve it now, or in a dry run to log that a rule would.
+        reason: one clause, for people: why the event is not approved yet, or which rule approves
+            it.
+        due: when the rule approves it, seconds since the epoch; it may have passed. None if it
+            never does, as in a dry run, or if the event begins earlier.
+        approve: whether to approve the event now; in a dry run, whether to log that the rule would.
         rule: the name of the rule that decided; ``""`` when none matches.
-        dry_run: whether to log only.
+        dry_run: whether the rule only logs what it would do.
     """
 
     reason: str
@@ -25,23 +26,24 @@ class Decision:
 
 
 class ApprovalOutcome(StrEnum):
-    """The outcome of a request to approve an event.
+    """The outcome of a request to approve an event, or of a dry run, which sends none."""
 
-    ``too_late`` counts requests that IMDS refused because their event did not wait any more:
-    another approver was faster. ``dry_run`` counts events that a rule would have approved.
-    """
-
+    # IMDS has approved the event.
     ACCEPTED = "accepted"
+    # IMDS has refused it.
     REJECTED = "rejected"
+    # IMDS has refused it, because the event did not wait any more: another approver was faster.
     TOO_LATE = "too_late"
+    # There was no answer, or one that does not say what IMDS has done.
     ERROR = "error"
+    # A rule would have approved the event.
     DRY_RUN = "dry_run"
 
 
 def no_requests() -> dict[ApprovalOutcome, int]:
     """Return the counts before the first request.
 
-    Outcomes that are not here, dry runs and late requests, appear with the first of them.
+    The outcomes ``too_late`` and ``dry_run`` have no count until they first happen.
     """
     return dict.fromkeys(
         (ApprovalOutcome.ACCEPTED, ApprovalOutcome.REJECTED, ApprovalOutcome.ERROR), 0

@@ -1,4 +1,4 @@
-"""Runs of a hook's command, and their statistics."""
+"""What a snapshot has about hooks: the runs of their commands, and statistics of them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,14 +13,14 @@ DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
 """Upper bounds of the buckets for the duration of a run, in seconds."""
 
 LEFT_BOUNDS: Final = (0.0, 5.0, 30.0, 300.0)
-"""Upper bounds for the time left, in seconds.
+"""Upper bounds of the buckets for the time left, in seconds.
 
-None was left, too little to rely on, the notice of a Spot VM, or minutes.
+Up to 0: too late; to 5: too little to rely on; to 30: the notice of a Spot VM; more: minutes.
 """
 
 
 class Phase(StrEnum):
-    """The argument of the command: before the first event, and after the last one."""
+    """The argument of the command: ``prepare`` before an event, ``recover`` after the last one."""
 
     PREPARE = "prepare"
     RECOVER = "recover"
@@ -44,11 +44,12 @@ class HookRun:
     Attributes:
         run: a random id.
         command: the command line that was run.
-        event_id: the event that it ran for, with its ``event_type``.
-        phase: prepare or recover.
+        event_id: the event that it ran for.
+        event_type: the type of that event.
+        phase: a :class:`Phase`.
         started: when it began.
         outcome: a :class:`RunOutcome`; None while it runs, or if the hook was interrupted.
-        duration: how long it took; None likewise, and if the command was not started.
+        duration: how long it took; None if ``outcome`` is, or if the command was not started.
         seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
             without NotBefore.
         record: the event as JSON when it started.
@@ -88,11 +89,11 @@ class HookStatistics:
 
 
 def counted(runs: Iterable[HookRun]) -> HookStatistics:
-    """Return the statistics of ``runs``; those that still run do not count.
+    """Return the statistics of ``runs``, without those that have not ended.
 
-    Types beyond those that have series are counted together, as those of transitions are.
+    As in ``core.statistics``, only so many event types have series of their own.
     """
-    types = {str(event_type) for event_type in EventType}
+    types = {str(event_type) for event_type in EventType}  # label_for() adds to them
     counts: Counter[tuple[str, str, str]] = Counter()
     durations: defaultdict[tuple[str, str], Histogram] = defaultdict(
         lambda: Histogram.empty(DURATION_BOUNDS)

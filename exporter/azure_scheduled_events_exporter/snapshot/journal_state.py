@@ -1,15 +1,16 @@
-"""Whether the journal is on disk."""
+"""What a snapshot has about the journal."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """Whether the journal is on disk, for metrics.
+    """Whether the journal is on disk.
 
     Attributes:
-        up: whether it can be written; None if it was asked to be in memory.
-        errors: failed attempts to write it.
+        up: whether everything is on disk, and nothing was lost lately; None if the settings keep
+            the journal in memory.
+        errors: how often it could not be written.
     """
 
     up: bool | None = False

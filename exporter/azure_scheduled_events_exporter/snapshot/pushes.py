@@ -1,6 +1,6 @@
-"""The results of pushing, as part of a snapshot.
+"""What a snapshot has about pushed alerts.
 
-Imported also without an Alertmanager, so it must stay small.
+Every exporter imports it, also one that pushes no alerts, so it must stay small.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from enum import StrEnum
 
 
 class PushOutcome(StrEnum):
-    """The outcomes of posted alerts; all but accepted ones are retried.
+    """The outcome of a posted alert. One that was not accepted is posted again."""
 
-    A 3xx and a 4xx except 429 is a rejection.
-    """
-
+    # Alertmanager has answered with a 2xx.
     ACCEPTED = "accepted"
+    # It has answered with a 3xx or a 4xx, except 429.
     REJECTED = "rejected"
+    # Anything else: no answer, a 429 or a 5xx.
     ERROR = "error"
 
 

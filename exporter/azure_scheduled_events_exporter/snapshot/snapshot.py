@@ -28,17 +28,17 @@ request (130 s).
 ENDED_SECONDS = 3600.0
 """For how long metrics show that an event has ended, in seconds.
 
-Rules hold an event of a VM that is away for at most as long.
+The rules keep an event of a VM that is away for at most as long.
 """
 
 ALL_ENDED_SECONDS = 300.0
-"""For how long metrics show every end, however many came at once: so that rules know of each."""
+"""For how long metrics show every end, in seconds: so long, :data:`MOST_ENDED` is no limit.
+
+So the rules learn of each end, however many events end at once.
+"""
 
 MOST_ENDED = 100
-"""How many ended events metrics show, the newest ones.
-
-There are more only if more have ended within :data:`ALL_ENDED_SECONDS`.
-"""
+"""How many ended events metrics show, the newest ones; for more, see :data:`ALL_ENDED_SECONDS`."""
 
 RECENT = 20
 """How many ended events the status page shows; the journal has all."""
@@ -46,20 +46,20 @@ RECENT = 20
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """Counters of polling, renewed by every poll; they begin at 0 with the process.
+    """How polls went: counters, which begin at 0 with the process, and the result of the last one.
 
     Attributes:
-        outcomes: polls so far, by outcome.
-        documents: polls so far that brought a document that could be read as a whole. An empty body
-            counts once it is believed.
-        durations: seconds a poll took.
+        outcomes: number of polls, by outcome.
+        documents: number of polls that brought a document that could be read as a whole. An empty
+            body counts once it is believed.
+        durations: seconds that polls took.
         up: whether the last poll gave a valid answer.
         last_success: wall-clock time of the last valid answer; None before the first.
         failure: why ``up`` is False, for people; ``""`` when it is True.
-        partial: whether the last answer was a document of which something could not be read, and
-            the rest is shown.
-        hanging: whether a poll takes longer than all its time limits together, and so may never
-            end.
+        partial: whether a part of the last document could not be read; the events in the rest of
+            it are shown.
+        hanging: whether the current poll takes longer than all its time limits together, and so may
+            never end.
     """
 
     outcomes: Mapping[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
@@ -76,8 +76,10 @@ class Polls:
 class Deliveries:
     """Numbers of trace spans.
 
-    The collector has accepted ``exported`` and refused ``failed`` since the process began.
-    ``queued`` wait now.
+    Attributes:
+        exported: those that the collector has accepted since the process began.
+        failed: those that it has refused for good since then.
+        queued: those that wait for delivery now.
     """
 
     exported: int = 0
@@ -102,22 +104,23 @@ class Snapshot:
         events_dropped: number of events of documents that were left out, because as many are known
             as ``core.bounds`` permits.
         current: the current events by EventId.
-        shown: those of them that documents of this run have shown; the others are known from the
-            journal only.
-        seen: when the newest document that showed each of these did, seconds since the epoch by
-            the clock of IMDS.
+        shown: the current events that documents of this run have shown, by EventId; the others are
+            known from the journal only.
+        seen: when a document last showed each of the events in ``shown``, seconds since the epoch
+            by the clock of IMDS.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
             earlier runs; as many as :data:`MOST_ENDED` says.
         statistics: of all transitions, also of earlier runs.
-        recent: the lifecycles that ended last, the newest last.
+        recent: the :data:`RECENT` events that ended last, also of earlier runs, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
-        approval_statuses: why an event is not approved yet, by EventId.
+        approval_statuses: why a current event is not approved yet, by EventId; without those that
+            are approved or have started.
         approval_requests: number of requests to approve so far, by outcome.
         journal: whether the journal is on disk.
         deliveries: how many spans were delivered, and how many wait.
-        hooks: statistics of the runs of hooks.
+        hooks: statistics of the runs of hooks on this VM.
         hook_runs: these runs, the oldest first.
-        pushes: whether pushes to Alertmanager succeed.
+        pushes: whether pushes to Alertmanager succeed, and how many alerts were posted.
     """
 
     poll_interval: float = 1.0
@@ -165,11 +168,13 @@ class Snapshot:
         )
 
     def sharing(self, before: "Snapshot") -> "Snapshot":
-        """Return this snapshot with the objects of ``before`` wherever they are equal."""
+        """Return this snapshot with the value of ``before`` in each field whose value is equal."""
         same: dict[str, Any] = {}
         for each in fields(self):
             old = getattr(before, each.name)
             new = getattr(self, each.name)
             if new is not old and new == old:
                 same[each.name] = old
-        return replace(self, **same) if same else self
+        if not same:
+            return self
+        return replace(self, **same)
