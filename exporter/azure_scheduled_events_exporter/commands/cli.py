@@ -81,7 +81,10 @@ COMMANDS = {
     "simulate": Command("Simulate the Azure metadata service.", (), module="simulator.command"),
     "events": Command("Ask the metadata service once and print current events.", _ASKING),
     "approve": Command(
-        "Approve events: they start now, before NotBefore.", _ASKING, "[EVENT_ID ...] [OPTIONS]"
+        "Approve events: they start now, before NotBefore.",
+        _ASKING,
+        "[EVENT_ID ...] [OPTIONS]",
+        module="commands.approve.command",
     ),
     "hook": Command(
         "Run a command before an event of this VM, and after it.",

@@ -256,7 +256,8 @@ def test_needs_write_access(simulator: Simulator, tmp_path_factory: pytest.TempP
     # folder on the way to the command and its modules is open to all.
     code = (
         "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; from"
-        " azure_scheduled_events_exporter.commands import approve, cli, events; from"
+        " azure_scheduled_events_exporter.commands import cli, events; from"
+        " azure_scheduled_events_exporter.commands.approve import command; from"
         " azure_scheduled_events_exporter.tracing import otlp; os.setgroups([]);"
         f" os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
     )

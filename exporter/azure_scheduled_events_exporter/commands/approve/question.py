@@ -1,0 +1,63 @@
+"""What a person reads and confirms before events are approved."""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from azure_scheduled_events_exporter.commands.table import table
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.errors import UsageError, printable
+from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
+from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
+
+_NO_NAME = "(none named)"
+"""What stands for the VMs of an event without Resources."""
+
+
+def question(chosen: Sequence[Lifecycle]) -> str:
+    """Return the events and, if one waits for an approval, what approving does to which VMs."""
+    now = _now(chosen)
+    rows = table([CURRENT_COLUMNS, *(current_row(life, now) for life in chosen)])
+    events = [life.event for life in chosen if life.is_open_to_approval]
+    if not events:
+        return rows.rstrip("\n")  # the result gives the reason
+    hit = dict.fromkeys(name for event in events for name in event.resources)
+    text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(hit)}"
+    deleting = [
+        event
+        for event in events
+        if event.event_type in EVENT_FACTS and EVENT_FACTS[event.event_type].deletes
+    ]
+    gone = dict.fromkeys(
+        f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME]
+    )
+    if not gone:
+        return text
+    return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}"
+
+
+def _now(lives: Sequence[Lifecycle]) -> float:
+    """Return the time now by the clock of IMDS.
+
+    NotBefore is a time by that clock, and the one of this VM may be wrong. The exporter saw each
+    event at a moment that has both times: what has passed since the newest one is added to it.
+    """
+    clock = ImdsClock(system_clock())
+    clock.follow(max((life.first_seen for life in lives), key=lambda seen: seen.wall))
+    return clock().wall
+
+
+def _list(names: Iterable[str]) -> str:
+    """Return names of VMs for people, with commas."""
+    return printable(", ".join(names) or _NO_NAME)
+
+
+def is_confirmed() -> bool:
+    """Ask the person at the terminal; return whether the answer is yes."""
+    if not sys.stdin.isatty():
+        raise UsageError("approve: standard input is not a terminal: add --yes")
+    try:
+        return input("Approve? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:  # Ctrl-D
+        print()
+        return False

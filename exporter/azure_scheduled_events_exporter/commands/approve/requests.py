@@ -1,0 +1,127 @@
+"""The requests of one command: queued in the journal, awaited, and withdrawn at its end.
+
+When the command ends for any reason, requests that were not sent are withdrawn. After a SIGKILL,
+they expire.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from azure_scheduled_events_exporter.approval.operator_requests import (
+    UNKNOWN_RESULT,
+    is_approved,
+    may_be_approved,
+)
+from azure_scheduled_events_exporter.commands.interruption import Interrupted, ignore_signals
+from azure_scheduled_events_exporter.commands.waiting import until
+from azure_scheduled_events_exporter.config.settings import Config
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
+from azure_scheduled_events_exporter.errors import ImdsError, printable
+from azure_scheduled_events_exporter.imds.api_versions import event_versions
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.tables.store import Store
+from azure_scheduled_events_exporter.standard_streams import say
+
+_PATIENCE_SECONDS = 15.0
+"""How long a request waits, beyond the exporter's next polls and the time of one request to IMDS.
+
+The exporter looks for requests at every poll.
+"""
+
+_EXPIRED_SECONDS = 2.0
+"""How long the exporter may take to write, at its next poll, why a request has expired."""
+
+_IN_FLIGHT_SECONDS = 2.0
+"""How long to wait at the end for a request that is being sent, beyond the time limit of IMDS."""
+
+_WITHDRAWN = "withdrawn before it was sent"
+"""The result of a request that this command withdraws."""
+
+_MAY_BE_APPROVED = 3
+"""The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks for an approval: an operator's login name, or the name of a hook's script."""
+
+    name: str
+    kind: Approver
+
+
+def request_approvals(
+    store: Store, chosen: Sequence[Lifecycle], asker: Asker, config: Config
+) -> int:
+    """Queue requests, wait for their results, print them, and return the exit status."""
+    # One poll until the exporter finds the requests, and one for each event, because it sends one
+    # request at a time.
+    polls_seconds = config.poll_interval * (1 + len(chosen))
+    patience = config.imds_timeout + polls_seconds + _PATIENCE_SECONDS
+    created = time.time()
+    numbers: list[int] = []
+    failure_status = 1
+    try:
+        numbers = store.requests.add(
+            ApprovalRequest(life, asker.name, created, created + patience, approver=asker.kind)
+            for life in chosen
+        )
+        until(
+            lambda: len(store.requests.results(numbers)) == len(numbers),
+            time.monotonic() + patience + config.poll_interval + _EXPIRED_SECONDS,
+        )
+    except Interrupted as interrupted:
+        failure_status = interrupted.exit_status
+    finally:
+        # After the command has reported a failure, the exporter must not send the approval later.
+        ignore_signals()
+        if not numbers:  # a signal may have come when they were queued, and no number was known yet
+            opened = store.requests.open()
+            numbers = [request.number for request in opened if request.created == created]
+        results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
+    final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
+    # There are no results if a signal came before the requests were queued.
+    for life, result in zip(chosen, final, strict=False):
+        say(printable(f"{life.event_id}: {result}"))
+    if _WITHDRAWN in final:
+        _say_why(config)
+    if final and all(map(is_approved, final)):
+        return 0
+    if any(map(may_be_approved, final)):
+        return _MAY_BE_APPROVED
+    return failure_status
+
+
+def _say_why(config: Config) -> None:
+    """Ask IMDS once, and report on standard error why the exporter may not have sent a request."""
+    versions = event_versions(config.imds_api_version)
+    wait = threading.Event().wait
+    client = ImdsClient(config.imds_endpoint, versions, RateLimiter(), wait, config.imds_timeout)
+    reason = "its log, and 'doctor', say why: IMDS answers this command"
+    try:
+        client.scheduled_events(config.imds_timeout)
+    except ImdsError as error:
+        reason = str(error)
+    with suppress(OSError):
+        print(f"approve: the running exporter did not send it: {reason}", file=sys.stderr)
+
+
+def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
+    """Withdraw the requests that have no result; return the results of all, by their numbers.
+
+    Those that are being sent get at most so many ``seconds``.
+    """
+
+    def all_have_results() -> bool:
+        # Again and again: what IMDS refused may be sent again.
+        store.requests.withdraw(numbers, _WITHDRAWN)
+        return len(store.requests.results(numbers)) == len(numbers)
+
+    if not until(all_have_results, time.monotonic() + seconds):
+        store.requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
+    return store.requests.results(numbers)
