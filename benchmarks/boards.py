@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -10,15 +10,26 @@ from statistics import median
 import psutil
 import requests
 
+from benchmarks.engine_metrics import Engine
 from support.monitoring.board_reader import BOARDS, BoardReader, load, of_vm
-from support.monitoring.paging import JOB, Stack
+from support.monitoring.paging import JOB
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Program, eventually
 
 ROUNDS = 3
 _PATIENCE_SECONDS = 150  # for an answer, and for the end of what is under way
+_AGO_SECONDS = 15  # how old the moment is that queries ask about, when the engine is at rest
+_SLOWEST = 3  # queries of each dashboard that are listed
 _IDLE_SECONDS = 5.0
-_IDLE_SHARE = 0.05  # of a core, over so many seconds: the engine does nothing
+_IDLE_PERCENT = 5  # of a core, over so many seconds: the engine does nothing
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVm:
+    """The VM that the dashboard of one VM shows: its name, and the instance of its exporter."""
+
+    name: str
+    instance: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,71 +41,82 @@ class Asked:
     series: int
 
 
-def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[Asked]:
-    """Ask every query of a dashboard at a moment.
+def report(stack: Engine, folder: Path, vm: ShownVm) -> list[str]:
+    """Return a table with a row for each dashboard, and the slowest queries.
+
+    The engine stops to scrape and to evaluate rules before, so that its queries alone are measured.
+    They ask about a moment shortly before that.
+    """
+    moment = float(int(time.time() - _AGO_SECONDS))
+    _rest(stack, folder)
+    rows = ["| dashboard | queries | all | worst | most series |"]
+    rows.append("| --- | --- | --- | --- | --- |")
+    slow: list[Asked] = []
+    for board in BOARDS:
+        asked = ask(board, stack.url, moment, vm)
+        asked.sort(key=lambda each: each.seconds, reverse=True)
+        title = load(board)["title"]
+        total = sum(each.seconds for each in asked)
+        worst = asked[0].seconds
+        series = max(each.series for each in asked)
+        rows.append(f"| {title} | {len(asked)} | {total:.2f} s | {worst:.2f} s | {series} |")
+        slow += asked[:_SLOWEST]
+    slowest = [f"- {each.where}: {each.seconds:.2f} s, {each.series} series" for each in slow]
+    return [*rows, "", *slowest]
+
+
+def ask(board: str, url: str, moment: float, vm: ShownVm) -> list[Asked]:
+    """Ask every query of a dashboard at a moment, and return what came of each.
 
     Args:
         board: The name of the dashboard.
         url: Where the engine answers.
         moment: In seconds since 1970.
-        vm: Name and instance of the VM that the dashboard of one VM shows.
+        vm: What the dashboard shows if it is that of one VM.
     """
     variables = {"$job": JOB}
     if board == "vm":
-        variables = of_vm(*vm)
+        variables = of_vm(vm.name, vm.instance)
     variables |= BoardReader(board, url).names()
-    for where, query, path, times in BoardReader(board, url, variables, moment).queries():
-        took: list[float] = []
-        found = 0
-        for _ in range(ROUNDS):
-            asked = {"query": query, **times}
-            began = time.perf_counter()
-            answer = requests.post(f"{url}/api/v1/{path}", asked, timeout=_PATIENCE_SECONDS)
-            took.append(time.perf_counter() - began)
-            if not answer.ok:
-                raise RuntimeError(f"{where}: {answer.text[:500]}\n{query}")
-            found = len(answer.json()["data"]["result"])
-        yield Asked(where, median(took), found)
+    reader = BoardReader(board, url, variables, moment)
+    found = []
+    for where, query, path, times in reader.queries():
+        asked = _ask(where, f"{url}/api/v1/{path}", {"query": query, **times})
+        found.append(asked)
+    return found
 
 
-def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> list[str]:
-    """Return a table with a row for each dashboard, and the slowest queries.
-
-    Scrapes and rules end before, so the queries ask about a moment shortly before that.
-    """
-    moment = float(int(time.time() - 15))
-    _rest(stack, folder)
-    rows = [
-        "| dashboard | queries | all | worst | most series |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    worst: list[Asked] = []
-    for board in BOARDS:
-        asked = sorted(ask(board, stack.url, moment, vm), key=lambda each: -each.seconds)
-        worst += asked[:3]
-        total = sum(each.seconds for each in asked)
-        series = max(each.series for each in asked)
-        title = load(board)["title"]
-        slowest = asked[0].seconds
-        rows.append(f"| {title} | {len(asked)} | {total:.2f} s | {slowest:.2f} s | {series} |")
-    slow = [f"- {each.where}: {each.seconds:.2f} s, {each.series} series" for each in worst]
-    return [*rows, "", *slow]
+def _ask(where: str, url: str, parameters: Mapping[str, str]) -> Asked:
+    """Ask one query several times; the seconds are the median."""
+    took = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        answer = requests.post(url, parameters, timeout=_PATIENCE_SECONDS)
+        took.append(time.perf_counter() - began)
+        if not answer.ok:
+            raise RuntimeError(f"{where}: {answer.text[:500]}\n{parameters['query']}")
+    series = answer.json()["data"]["result"]
+    return Asked(where, median(took), len(series))
 
 
-def _rest(stack: Stack | VictoriaStack, folder: Path) -> None:
-    """Let the engine scrape and evaluate nothing, so that its queries alone are measured."""
+def _rest(stack: Engine, folder: Path) -> None:
+    """Let the engine scrape and evaluate nothing any more; return when it is idle."""
     if isinstance(stack, VictoriaStack):
         for name, program in stack.programs.items():
             if name.startswith(("vmagent", "vmalert")):
                 program.terminate()
         asked = stack.programs["victoria-metrics"]
     else:
-        (folder / "prometheus" / "prometheus.yml").write_text("{}")
+        # An empty configuration has no targets and no rules.
+        configuration = folder / "prometheus" / "prometheus.yml"
+        configuration.write_text("{}")
         asked = stack.prometheus
         asked.process.send_signal(signal.SIGHUP)
     eventually(lambda: _is_idle(asked), "the engine has nothing left to do", _PATIENCE_SECONDS)
 
 
 def _is_idle(program: Program) -> bool:
-    share: float = psutil.Process(program.process.pid).cpu_percent(_IDLE_SECONDS)
-    return share < 100 * _IDLE_SHARE
+    """Return whether a program does nothing for some seconds."""
+    process = psutil.Process(program.process.pid)
+    percent: float = process.cpu_percent(_IDLE_SECONDS)
+    return percent < _IDLE_PERCENT

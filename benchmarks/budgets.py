@@ -11,11 +11,12 @@ import platform
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from benchmarks.figures import QUICK, Bench, Effort, percentile
+from benchmarks.figures import Bench, Row, percentile
+from benchmarks.load import QUICK, Effort
 from benchmarks.measured import Measurement
 from deploy.stack.free_port import free_port
 from support.monitoring.collector import HANG, Collector
@@ -30,31 +31,34 @@ QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 
 def beside(name: str, server: Measurement) -> str:
     """Return a server's start, memory and scrapes as a row."""
-    with server:
-        server.scrapes(50)
-        taken = server.scrapes(300)
-        scrape = f"{percentile(taken, 50):.2f} / {percentile(taken, 99):.2f} ms"
-        size = len(fetch(server.url).body) / 1024
-        return (
-            f"| {name} | {server.started:.2f} s | {server.memory():.1f} MiB | {scrape} | {size:.0f}"
-            " KiB |"
-        )
+    server.scrapes(50)
+    taken = server.scrapes(300)
+    size = len(fetch(server.url).body) / 1024
+    cells = (
+        name,
+        f"{server.started:.2f} s",
+        f"{server.memory():.1f} MiB",
+        f"{percentile(taken, 50):.2f} / {percentile(taken, 99):.2f} ms",
+        f"{size:.0f} KiB",
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def others(peer: str, peer_url: str) -> Iterator[str]:
-    """Yield a row for each exporter that is measured beside this one."""
+    """Yield a row for each exporter that is measured beside this one.
+
+    ``peer`` is the command line of one, which serves its metrics at ``peer_url``; or ``""``.
+    """
     address = f"127.0.0.1:{free_port()}"
-    node = [
-        debian("prometheus-node-exporter"),
-        f"--web.listen-address={address}",
-        "--log.level=error",
-    ]
-    yield beside(
-        "Debian's prometheus-node-exporter", Measurement(node, f"http://{address}/metrics")
-    )
+    node = [debian("prometheus-node-exporter")]
+    node.append(f"--web.listen-address={address}")
+    node.append("--log.level=error")
+    with Measurement(node, f"http://{address}/metrics") as server:
+        yield beside("Debian's prometheus-node-exporter", server)
     if peer:
         command = shlex.split(peer)
-        yield beside(Path(command[0]).name, Measurement(command, peer_url))
+        with Measurement(command, peer_url) as server:
+            yield beside(Path(command[0]).name, server)
 
 
 def _options() -> argparse.Namespace:
@@ -73,7 +77,9 @@ def _options() -> argparse.Namespace:
 
 
 def _system() -> str:
-    name = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
+    """Return what all was measured on."""
+    release = platform.freedesktop_os_release()
+    name = release.get("PRETTY_NAME", platform.platform())
     return f"{os.cpu_count()} shared cores, {name}, Python {platform.python_version()}"
 
 
@@ -98,37 +104,58 @@ SIDE_BY_SIDE = (
 )
 
 
+def report(bench: Bench, effort: Effort, peer: str, peer_url: str) -> Iterator[str | Row]:
+    """Measure; yield the lines of the page, as each is known."""
+    yield f"{_system()}; medians, and the spread of the"
+    yield "runs."
+    yield from HEAD
+    yield from bench.rows()
+    yield from GROWTH
+    for count in effort.events:
+        yield bench.growth(count)
+    yield from SIDE_BY_SIDE
+    with bench.running() as exporter:
+        yield beside("this one, idle", exporter)
+    yield from others(peer, peer_url)
+
+
+def _write(lines: Iterable[str]) -> None:
+    """Replace what the page has between its marks."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    measured = "\n".join(lines)
+    PAGE.write_text(f"{before}{BEGIN}\n{measured}\n{END}{after}")
+
+
 def main() -> int:
     """Measure, print, and return 1 when a budget is missed."""
     options = _options()
-    effort = QUICK if options.quick else Effort()
-    lines: list[str] = []
-
-    def note(*texts: object) -> None:
-        lines.extend(map(str, texts))
-        print(*texts, sep="\n", flush=True)
-
-    missed = False
-    with tempfile.TemporaryDirectory() as folder, Simulator(QUIET) as simulator:
-        bench = Bench(simulator, Path(folder), effort)
-        note(f"{_system()}; medians, and the spread of the", "runs.", *HEAD)
-        with Collector() as collector, Collector(HANG) as deaf:
-            for row in bench.rows(collector.url, deaf.url):
-                note(row)
-                missed = missed or row.missed
-        note(*GROWTH)
-        for count in effort.events:
-            note(bench.growth(count))
-        note(*SIDE_BY_SIDE)
-        with bench.running() as exporter:
-            note(beside("this one, idle", exporter))
-        for each in others(options.peer, options.peer_url):
-            note(each)
+    effort = Effort()
+    if options.quick:
+        effort = QUICK
+    lines = []
+    status = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Simulator(QUIET) as simulator,
+        Collector() as collector,
+        Collector(HANG) as deaf,
+    ):
+        bench = Bench(
+            simulator,
+            Path(folder),
+            effort,
+            collector=collector.url,
+            deaf_collector=deaf.url,
+        )
+        for line in report(bench, effort, options.peer, options.peer_url):
+            print(line, flush=True)
+            lines.append(str(line))
+            if isinstance(line, Row) and line.missed:
+                status = 1
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        after = rest.partition(END)[2]
-        PAGE.write_text("\n".join((f"{before}{BEGIN}", *lines, END)) + after)
-    return int(missed)
+        _write(lines)
+    return status
 
 
 if __name__ == "__main__":

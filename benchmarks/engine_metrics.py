@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -14,11 +14,14 @@ from support.monitoring.paging import Stack
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Program
 
+Engine = Stack | VictoriaStack
+"""Prometheus or VictoriaMetrics' programs, each with an Alertmanager and a webhook."""
+
 PATIENCE = 150.0  # seconds; an engine that is overloaded answers late
 
 
 class Metrics:
-    """The metrics of one program."""
+    """The metrics of one program at one moment."""
 
     def __init__(self, url: str) -> None:
         answer = requests.get(f"{url}/metrics", timeout=PATIENCE)
@@ -26,13 +29,19 @@ class Metrics:
         self._text = answer.text
 
     def total(self, pattern: str) -> float:
-        """Return the sum of all series that match from the beginning; fail if there are none."""
+        """Return the sum of a metric over its series; fail if there are none.
+
+        ``pattern`` is a regular expression of its name, after which labels may follow.
+        """
         found = re.findall(rf"(?m)^{pattern}(?:{{.*}})? (\S+)$", self._text)
         assert found, pattern
         return sum(map(float, found))
 
     def by_group(self, name: str) -> dict[str, float]:
-        """Return the value of a metric for each group of rules."""
+        """Return the value of a metric for each group of rules.
+
+        Prometheus names a group by its file and its name, with a semicolon between them.
+        """
         line = rf'(?m)^{name}{{(?:rule_group="[^;]*;|group=")([^"]+)".* (\S+)$'
         found = {}
         for group, value in re.findall(line, self._text):
@@ -40,13 +49,16 @@ class Metrics:
         return found
 
 
+# ---- What is counted
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSample:
     """What an engine has counted up to a moment.
 
     Attributes:
-        samples: those that are stored.
-        series: those in memory.
+        samples: those that it has stored.
+        series: those that it has in memory.
         failures: how often something went wrong, by what.
     """
 
@@ -55,39 +67,44 @@ class EngineSample:
     failures: Mapping[str, float]
 
 
-def read(stack: Stack | VictoriaStack) -> EngineSample:
+def read(stack: Engine) -> EngineSample:
     """Read the metrics of Prometheus, or of vmagents, store and vmalert."""
     if isinstance(stack, VictoriaStack):
         return _read_victoria(stack)
     metrics = Metrics(stack.prometheus.url)
+    failures = {
+        "evaluations missed": metrics.total("prometheus_rule_group_iterations_missed_total"),
+        "rules failed": metrics.total("prometheus_rule_evaluation_failures_total"),
+        "alerts not sent": metrics.total("prometheus_notifications_dropped_total"),
+    }
     return EngineSample(
         samples=metrics.total("prometheus_tsdb_head_samples_appended_total"),
         series=metrics.total("prometheus_tsdb_head_series"),
-        failures={
-            "evaluations missed": metrics.total("prometheus_rule_group_iterations_missed_total"),
-            "rules failed": metrics.total("prometheus_rule_evaluation_failures_total"),
-            "alerts not sent": metrics.total("prometheus_notifications_dropped_total"),
-        },
+        failures=failures,
     )
 
 
 def _read_victoria(stack: VictoriaStack) -> EngineSample:
     store = Metrics(stack.url)
     vmalert = Metrics(stack.vmalert)
-    agents = [Metrics(url) for url in stack.agents]
     lost = vmalert.total("vmalert_remotewrite_dropped_rows_total")
-    for agent in agents:
+    for url in stack.agents:
+        agent = Metrics(url)
         lost += agent.total("vmagent_remotewrite_packets_dropped_total")
+    failures = {
+        "evaluations missed": vmalert.total("vmalert_iteration_missed_total"),
+        "rules failed": vmalert.total("vmalert_execution_errors_total"),
+        "alerts not sent": vmalert.total("vmalert_alerts_send_errors_total"),
+        "samples lost": lost,
+    }
     return EngineSample(
         samples=store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
         series=store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
-        failures={
-            "evaluations missed": vmalert.total("vmalert_iteration_missed_total"),
-            "rules failed": vmalert.total("vmalert_execution_errors_total"),
-            "alerts not sent": vmalert.total("vmalert_alerts_send_errors_total"),
-            "samples lost": lost,
-        },
+        failures=failures,
     )
+
+
+# ---- What is used
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,55 +116,75 @@ class Used:
 
 
 def _used(program: Program) -> Used:
-    """Return what a program has used so far."""
-    times = psutil.Process(program.process.pid).cpu_times()
-    status = Path(f"/proc/{program.process.pid}/status").read_text("utf-8")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return Used(processor=times.user + times.system, memory=int(found[1]) * 1024)
+    """Return what a program has used since its start."""
+    pid = program.process.pid
+    times = psutil.Process(pid).cpu_times()
+    status = Path(f"/proc/{pid}/status").read_text("utf-8")
+    highest = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert highest
+    kibibytes = int(highest[1])
+    return Used(times.user + times.system, memory=kibibytes * 1024)
+
+
+# ---- How long rules take
 
 
 @dataclass(frozen=True, slots=True)
-class _Evaluations:
-    """What an engine says of its evaluations, by the group of rules.
+class _RuleMetrics:
+    """Which metrics of an engine tell how long its rules take, by the group of rules.
 
     Attributes:
-        ends: a number that becomes larger when an evaluation ends.
-        durations: the seconds of the last one, or of all together.
+        url: of the program that evaluates.
+        ends: grows with each evaluation that ends: by 1 if ``durations`` is a sum.
+        durations: the seconds of the last evaluation; or, as a sum, of all of them together.
+        is_sum: whether ``durations`` is a sum.
     """
 
-    ends: Mapping[str, float]
-    durations: Mapping[str, float]
+    url: str
+    ends: str
+    durations: str
+    is_sum: bool
+
+
+def _rule_metrics(stack: Engine) -> _RuleMetrics:
+    if isinstance(stack, VictoriaStack):
+        return _RuleMetrics(
+            stack.vmalert,
+            ends="vmalert_iteration_duration_seconds_count",
+            durations="vmalert_iteration_duration_seconds_sum",
+            is_sum=True,
+        )
+    return _RuleMetrics(
+        stack.prometheus.url,
+        ends="prometheus_rule_group_last_evaluation_timestamp_seconds",
+        durations="prometheus_rule_group_last_duration_seconds",
+        is_sum=False,
+    )
 
 
 class Watch:
     """Collects in a thread what programs use, and how long each group of rules is evaluated.
 
-    A context manager; the figures are whole when it has ended.
+    A context manager. What it has collected is complete when it has ended.
+
+    Attributes:
+        used: what each program used meanwhile; of its memory, the highest since its start.
+        durations: the seconds of each evaluation, by the group of rules.
     """
 
-    def __init__(
-        self, stack: Stack | VictoriaStack, programs: Mapping[str, Program], every: float
-    ) -> None:
-        if isinstance(stack, VictoriaStack):
-            self._url = stack.vmalert
-            self._ends = "vmalert_iteration_duration_seconds_count"
-            self._durations = "vmalert_iteration_duration_seconds_sum"
-            self._adds_up = True
-        else:
-            self._url = stack.prometheus.url
-            self._ends = "prometheus_rule_group_last_evaluation_timestamp_seconds"
-            self._durations = "prometheus_rule_group_last_duration_seconds"
-            self._adds_up = False
+    def __init__(self, stack: Engine, programs: Mapping[str, Program], every: float) -> None:
+        self.durations: dict[str, list[float]] = {}
+        self.used: dict[str, Used] = {}
+        self._rules = _rule_metrics(stack)
+        self._programs = programs
         self._every = every
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._collect, daemon=True)
-        self._programs = programs
-        self.durations: dict[str, list[float]] = {}
-        self.used: dict[str, Used] = {}
+        self._before: dict[str, Used] = {}
 
     def __enter__(self) -> Self:
-        self.used = {name: _used(program) for name, program in self._programs.items()}
+        for name, program in self._programs.items():
+            self._before[name] = _used(program)
         self._thread.start()
         return self
 
@@ -155,25 +192,32 @@ class Watch:
         self._ended.set()
         self._thread.join()
         for name, program in self._programs.items():
-            before = self.used[name]
             after = _used(program)
-            self.used[name] = replace(after, processor=after.processor - before.processor)
+            processor = after.processor - self._before[name].processor
+            self.used[name] = Used(processor, after.memory)
 
     def _collect(self) -> None:
-        before = self._read()
+        """Look at the metrics again and again, and keep the evaluations that have ended."""
+        before = Metrics(self._rules.url)
         while not self._ended.wait(self._every):
-            after = self._read()
-            for group, ended in after.ends.items():
-                new = ended - before.ends.get(group, 0)
-                if new > 0:
-                    taken = after.durations[group]
-                    if self._adds_up:
-                        taken = (taken - before.durations.get(group, 0)) / new
-                    self.durations.setdefault(group, []).append(taken)
+            after = Metrics(self._rules.url)
+            self._keep_evaluations(before, after)
             before = after
 
-    def _read(self) -> _Evaluations:
-        metrics = Metrics(self._url)
-        return _Evaluations(
-            ends=metrics.by_group(self._ends), durations=metrics.by_group(self._durations)
-        )
+    def _keep_evaluations(self, before: Metrics, after: Metrics) -> None:
+        """Add a duration for each group of rules that was evaluated between two looks.
+
+        If it was evaluated more than once, that is the mean, or the last one.
+        """
+        rules = self._rules
+        ends_before = before.by_group(rules.ends)
+        sums_before = before.by_group(rules.durations)
+        durations = after.by_group(rules.durations)
+        for group, ends in after.by_group(rules.ends).items():
+            new = ends - ends_before.get(group, 0)
+            if new <= 0:
+                continue
+            duration = durations[group]
+            if rules.is_sum:
+                duration = (duration - sums_before.get(group, 0)) / new
+            self.durations.setdefault(group, []).append(duration)

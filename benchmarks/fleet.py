@@ -12,7 +12,6 @@ of the rules over all exporters is 30 minutes, so a run shorter than that, as th
 somewhat less than a long one.
 """
 
-import argparse
 import json
 import math
 import os
@@ -20,44 +19,43 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from azure_scheduled_events_exporter.times import parse_duration
 from benchmarks import boards
-from benchmarks.engine_metrics import Watch, read
+from benchmarks.engine_metrics import Engine, Watch, read
 from benchmarks.expositions import capture
+from benchmarks.fleet_plan import Plan, plan_of
+from benchmarks.fleet_report import SERVER, Figures, report
 from support.monitoring.cardinality import PAGE, kept_by_alerts
 from support.monitoring.paging import JOB, Stack, query
 from support.monitoring.victoria import VictoriaStack
-from support.paths import ROOT
+from support.paths import GUARD, ROOT
 from support.programs import Program, fetch
 
 VMS_OF_ADDRESS = 5000  # targets on one loopback address, so that client ports suffice
 PATIENCE = 60.0  # seconds for the last page, beyond a scrape and an evaluation
-MEBIBYTE = 1 << 20
-SERVER = "the fleet"
-ENGINES = {"prometheus": "Prometheus", "victoria": "vmagent, VictoriaMetrics, vmalert"}
+LONGEST_SCRAPE = 10.0  # seconds, unless the interval between scrapes is shorter
+SHOWN_GROUP = 7  # the placement group of the VM on the dashboard of one VM; any would do
 
 
 class Server(Program):
     """The process that serves all expositions."""
 
-    def __init__(self, plan: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path) -> None:
         expositions = folder / "expositions.json"
         expositions.write_text(json.dumps(capture(folder)))
         self._addresses = math.ceil(plan.vms / VMS_OF_ADDRESS)
-        program = ROOT / "benchmarks" / "fleet_server.py"
-        command = [sys.executable, str(program), str(expositions)]
+        command = [sys.executable, "-m", "benchmarks.fleet_server", str(expositions)]
         command += ["--vms", str(plan.vms)]
         command += ["--events", str(plan.events)]
         command += ["--group", str(plan.group)]
         command += ["--addresses", str(self._addresses)]
-        super().__init__(command, folder / "server.log")
+        log = folder / "server.log"
+        super().__init__(command, log, PYTHONPATH=f"{GUARD}:{ROOT}")
         self.port = int(self.wait_for_line(r"port (\d+)")[1])
 
     def targets(self, vms: int) -> list[dict[str, object]]:
@@ -74,89 +72,109 @@ class Server(Program):
 
         Return the id of the event that is announced, and when (monotonic).
         """
-        announced = json.loads(fetch(f"http://127.0.0.1:{self.port}/advance", "POST").body)
+        answer = fetch(f"http://127.0.0.1:{self.port}/advance", "POST")
+        announced = json.loads(answer.body)
         return announced["event_id"], announced["at"]
 
 
-def start(plan: argparse.Namespace, folder: Path, server: Server) -> Stack | VictoriaStack:
+def measure(plan: Plan, folder: Path) -> Iterator[str]:
+    """Run the fleet and the engine; yield the tables of docs/performance.md."""
+    with ExitStack() as running:
+        server = running.enter_context(Server(plan, folder))
+        stack = start(plan, folder, server)
+        running.enter_context(stack)
+        roll_out(server, plan)  # the first half, which is not measured
+        yield from report(plan, second_half(plan, stack, server))
+        if plan.boards:
+            # The names that the server gives to the first VM of a group.
+            first = SHOWN_GROUP * plan.group
+            vm = boards.ShownVm(f"vmss{SHOWN_GROUP}_0", f"vm{first}:10169")
+            yield from boards.report(stack, folder, vm)
+
+
+def start(plan: Plan, folder: Path, server: Server) -> Engine:
     """Start the engine on the fleet."""
     targets = folder / "fleet.json"
     targets.write_text(json.dumps(server.targets(plan.vms)))
-    timeout = min(10.0, parse_duration(plan.interval))
+    timeout = min(LONGEST_SCRAPE, parse_duration(plan.interval))
     job: dict[str, Any] = {
         "file_sd_configs": [{"files": [str(targets)]}],
         "scrape_timeout": f"{timeout:g}s",
     }
     if plan.alerts_only:
         kept = kept_by_alerts(PAGE.read_text("utf-8"))
-        job["metric_relabel_configs"] = [
-            {"action": "keep", "source_labels": ["__name__"], "regex": kept}
-        ]
+        keep = {"action": "keep", "source_labels": ["__name__"], "regex": kept}
+        job["metric_relabel_configs"] = [keep]
     values = dict(each.split("=", 1) for each in plan.settings)
-    values |= {"scrape.interval": plan.interval, "evaluation.interval": plan.evaluation}
+    values["scrape.interval"] = plan.interval
+    values["evaluation.interval"] = plan.evaluation
     if plan.engine == "victoria":
         return VictoriaStack(folder, values, [], shards=2, job=job)
     return Stack(folder, values, [], job=job)
 
 
-def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """Run the fleet and the engine; yield the tables of docs/performance.md."""
-    with ExitStack() as running:
-        server = running.enter_context(Server(plan, folder))
-        stack = start(plan, folder, server)
-        running.enter_context(stack)
-        roll_out(server, plan)
-        programs = {**stack.programs, SERVER: server}
-        evaluation = parse_duration(plan.evaluation)
-        before = read(stack)
-        at = time.monotonic()
-        with Watch(stack, programs, min(1.0, evaluation / 2)) as watch:
-            changes = roll_out(server, plan)
-            after = read(stack)
-            seconds = time.monotonic() - at
-            load = os.getloadavg()[0]
-        delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + evaluation)
-        failures = {}
-        for what, count in after.failures.items():
-            failures[what] = count - before.failures[what]
-        failures["changes without a page"] = len(changes) - len(delays)
-        (_, up), *_ = query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')
-        failures["targets down"] = plan.vms - up
-        yield from head(plan, seconds, load, len(changes))
-        counted = Counted(
-            samples_a_second=(after.samples - before.samples) / seconds,
-            series=after.series,
-            seconds=seconds,
-        )
-        yield from overview(plan, counted, watch, delays, failures)
-        yield from details(watch, seconds)
-        if plan.boards:
-            group = 7  # any: its first VM, with the names that the fleet's server gives it
-            vm = (f"vmss{group}_0", f"vm{group * plan.group}:10169")
-            yield from boards.report(stack, folder, vm)
+def second_half(plan: Plan, stack: Engine, server: Server) -> Figures:
+    """Advance the rollout for the second half of the run, and measure meanwhile."""
+    interval = parse_duration(plan.interval)
+    evaluation = parse_duration(plan.evaluation)
+    programs = {**stack.programs, SERVER: server}
+    before = read(stack)
+    at = time.monotonic()
+    with Watch(stack, programs, min(1.0, evaluation / 2)) as watch:
+        changes = roll_out(server, plan)
+        after = read(stack)
+        seconds = time.monotonic() - at
+        load = os.getloadavg()[0]
+    delays = wait_for_pages(stack, changes, interval + evaluation)
+    failures = {}
+    for what, count in after.failures.items():
+        failures[what] = count - before.failures[what]
+    failures["changes without a page"] = len(changes) - len(delays)
+    failures["targets down"] = plan.vms - targets_up(stack)
+    return Figures(
+        seconds=seconds,
+        load=load,
+        changes=len(changes),
+        delays=delays,
+        samples_a_second=(after.samples - before.samples) / seconds,
+        series=after.series,
+        failures=failures,
+        used=watch.used,
+        durations=watch.durations,
+    )
 
 
-def roll_out(server: Server, plan: argparse.Namespace) -> dict[str, float]:
+def targets_up(stack: Engine) -> float:
+    """Return how many VMs the engine can scrape."""
+    answer = query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')
+    _, number = answer[0]
+    return number
+
+
+def roll_out(server: Server, plan: Plan) -> dict[str, float]:
     """Advance the rollout for half of the run; return when each event was announced."""
     changes = {}
     end = time.monotonic() + plan.minutes * 60 / 2
     while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, plan.change * random.uniform(0.5, 1.5)))
+        pause = plan.change * random.uniform(0.5, 1.5)
+        time.sleep(min(left, pause))
         event_id, at = server.advance()
         changes[event_id] = at
     return changes
 
 
-def wait_for_pages(
-    stack: Stack | VictoriaStack, changes: Mapping[str, float], interval: float
-) -> list[float]:
-    """Return the seconds from each change to its first notification, where it came in time."""
+def wait_for_pages(stack: Engine, changes: Mapping[str, float], interval: float) -> list[float]:
+    """Return the seconds from each change to its first notification, where it came in time.
+
+    In time is within ``interval`` and some patience after the last change.
+    """
     end = time.monotonic() + interval + PATIENCE
     told: dict[str, float] = {}
     while changes.keys() - told.keys() and time.monotonic() < end:
         time.sleep(0.2)
         for each in stack.receiver.webhooks():
-            told.setdefault(each.body["groupLabels"].get("event_id", ""), each.at)
+            event_id = each.body["groupLabels"].get("event_id", "")
+            told.setdefault(event_id, each.at)
     delays = []
     for event_id, at in changes.items():
         if event_id in told:
@@ -164,126 +182,12 @@ def wait_for_pages(
     return sorted(delays)
 
 
-# ---- The report
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What the engine has stored during the measured half of the run, of so many seconds."""
-
-    samples_a_second: float
-    series: float
-    seconds: float
-
-
-def head(plan: argparse.Namespace, seconds: float, load: float, changes: int) -> Iterator[str]:
-    """Yield what was measured."""
-    yield (
-        f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs;"
-        f" {changes} changes"
-    )
-    yield (
-        f"scrapes every {plan.interval}, rules every {plan.evaluation}; {seconds / 60:.1f} min"
-        " after as long a start"
-    )
-    yield (
-        f"{os.cpu_count()} cores, load {load:.1f}; GOGC {os.environ.get('GOGC', '100')};"
-        f" {' '.join(plan.settings)}\n"
-    )
-
-
-def overview(
-    plan: argparse.Namespace,
-    counted: Counted,
-    watch: Watch,
-    delays: Sequence[float],
-    failures: Mapping[str, float],
-) -> Iterator[str]:
-    """Yield the table with a row for each run."""
-    parts = [used for name, used in watch.used.items() if name != SERVER]
-    memory = sum(used.memory for used in parts) / MEBIBYTE
-    cores = sum(used.processor for used in parts) / counted.seconds
-    slowest = max(watch.durations.values(), key=max)
-    happened = [f"{what} {count:.0f}" for what, count in failures.items() if count]
-    which = "only alerts" if plan.alerts_only else "all"
-    row = {
-        "VMs": f"{plan.vms:,}",
-        "engine": ENGINES[plan.engine],
-        "series": f"{counted.series:,.0f}, {which}",
-        "samples a second": f"{counted.samples_a_second:,.0f}",
-        "memory": f"{memory:,.0f} MiB",
-        "cores": f"{cores:.2f}",
-        "slowest group, median / worst": f"{median(slowest):.2f} / {max(slowest):.2f} s",
-        "change to webhook, median / worst": "-",
-        "failures": ", ".join(happened) or "none",
-    }
-    if delays:
-        row["change to webhook, median / worst"] = f"{median(delays):.1f} / {max(delays):.1f} s"
-    yield from (
-        f"| {' | '.join(row)} |",
-        f"|{' --- |' * len(row)}",
-        f"| {' | '.join(row.values())} |",
-        "",
-    )
-
-
-def details(watch: Watch, seconds: float) -> Iterator[str]:
-    """Yield a table of programs and one of groups of rules."""
-    yield from ("| program | memory, highest | cores |", "| --- | --- | --- |")
-    for name, used in watch.used.items():
-        yield f"| {name} | {used.memory / MEBIBYTE:,.0f} MiB | {used.processor / seconds:.2f} |"
-    yield from (
-        "",
-        "| group of rules | evaluations | median | worst |",
-        "| --- | --- | --- | --- |",
-    )
-    for group, taken in sorted(watch.durations.items(), key=lambda each: -max(each[1])):
-        yield f"| `{group}` | {len(taken)} | {median(taken):.3f} s | {max(taken):.3f} s |"
-    yield ""
-
-
-def plan_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return what is to be measured; ``group`` VMs of a placement group report its event."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
-    parser.add_argument("--engine", choices=tuple(ENGINES), required=True)
-    parser.add_argument("--vms", type=int, default=10_000)
-    parser.add_argument("--events", type=int, default=500, help="current events (default: 500)")
-    parser.add_argument(
-        "--share",
-        type=float,
-        default=0.5,
-        help="share of VMs that report one of them (default: 0.5)",
-    )
-    parser.add_argument(
-        "--interval", type=_duration, default="15s", help="between scrapes (default: 15s)"
-    )
-    text = "between evaluations of the rules of events (default: 5s)"
-    parser.add_argument("--evaluation", type=_duration, default="5s", help=text)
-    parser.add_argument(
-        "--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)"
-    )
-    parser.add_argument(
-        "--change", type=float, default=15, help="seconds between changes (default: 15)"
-    )
-    parser.add_argument(
-        "--alerts-only", action="store_true", help="keep only the series that alerts need"
-    )
-    parser.add_argument(
-        "--boards", action="store_true", help="measure the queries of the dashboards too"
-    )
-    parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
-    plan = parser.parse_args(arguments)
-    plan.group = max(1, round(plan.vms * plan.share / max(1, plan.events)))
-    if plan.events < 1 or plan.group * (plan.events + 1) > plan.vms:
-        parser.error(f"{plan.events} events of {plan.group} VMs each need more than {plan.vms} VMs")
-    return plan
-
-
-def _duration(text: str) -> str:
-    parse_duration(text)  # argparse reports its ValueError
-    return text
+def main() -> None:
+    """Measure what the command line asks for, and print the tables."""
+    plan = plan_of(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        print(*measure(plan, Path(folder)), sep="\n")
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as temporary:
-        print(*measure(plan_of(), Path(temporary)), sep="\n")
+    main()

@@ -1,6 +1,6 @@
 """A server as a process, and what it costs: start, memory, processor time, scrapes.
 
-Knows nothing of budgets.
+Any server will do: this module knows neither the exporter nor its budgets.
 """
 
 import asyncio
@@ -17,29 +17,31 @@ import psutil
 
 MEBIBYTE = 1 << 20
 _PATIENCE_SECONDS = 30.0
-_PAUSE_SECONDS = 0.001
+_PAUSE_SECONDS = 0.001  # between two attempts to connect to a server that starts
 _LONGEST = 1 << 24  # bytes of an answer
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Measurement:
-    """One server program, from its start to its end; a context manager.
+    """One server program, which is started at once; a context manager that ends it.
 
     Attributes:
-        url: where it serves its metrics.
-        process: it.
+        url: where the program serves its metrics.
+        process: the program.
         started: seconds from the start of the process to its first complete answer.
     """
 
     def __init__(self, command: Sequence[str], url: str) -> None:
         self.url = url
         parts = urlsplit(url)
-        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._host = parts.hostname or "127.0.0.1"
+        self._port = parts.port or 80
         path = parts.path or "/"
         head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
         self._request = head.encode()
-        # Bytecode as an installation has it: without, every start compiles everything anew.
         env = dict(os.environ)
+        # An installation has its bytecode on disk. With this variable, every start would compile
+        # everything anew.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         begun = time.perf_counter()
         self.process = subprocess.Popen(
@@ -72,39 +74,43 @@ class Measurement:
         Threads that have ended are not counted.
         """
         nanoseconds = 0
-        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
-            running, *_ = (thread / "schedstat").read_text().split()
-            nanoseconds += int(running)
+        threads = Path(f"/proc/{self.process.pid}/task")
+        for thread in threads.iterdir():
+            # The first of its three numbers is the time on a processor.
+            numbers = (thread / "schedstat").read_text().split()
+            nanoseconds += int(numbers[0])
         return nanoseconds / 1e9
 
     def scrapes(self, count: int, clients: int = 1) -> list[float]:
         """Return the seconds of at least ``count`` scrapes over ``clients`` kept connections.
 
-        Each client asks again as soon as it has its answer; one thread plays them all, so as not to
-        measure itself.
+        Each client asks again as soon as it has its answer. One thread plays all of them, so that
+        they do not wait for one another's threads.
         """
         taken: list[float] = []
-
-        async def client() -> None:
-            reader, writer = await asyncio.open_connection(*self._address, limit=_LONGEST)
-            while len(taken) < count:
-                begun = time.perf_counter()
-                writer.write(self._request)
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = _LENGTH.search(head)
-                if length:
-                    await reader.readexactly(int(length[1]))
-                else:  # chunked, as Go's servers answer what is large
-                    await reader.readuntil(b"\r\n0\r\n\r\n")
-                taken.append(time.perf_counter() - begun)
-            writer.close()
-
-        async def play() -> None:
-            async with asyncio.timeout(_PATIENCE_SECONDS * 10):
-                await asyncio.gather(*(client() for _ in range(clients)))
-
-        asyncio.run(play())
+        asyncio.run(self._play(taken, count, clients))
         return taken
+
+    async def _play(self, taken: list[float], count: int, clients: int) -> None:
+        """Add the seconds of at least ``count`` scrapes of all clients together to ``taken``."""
+        async with asyncio.timeout(10 * _PATIENCE_SECONDS):
+            plays = [self._play_client(taken, count) for _ in range(clients)]
+            await asyncio.gather(*plays)
+
+    async def _play_client(self, taken: list[float], count: int) -> None:
+        """Scrape over one connection until ``taken`` has at least ``count`` entries."""
+        reader, writer = await asyncio.open_connection(self._host, self._port, limit=_LONGEST)
+        while len(taken) < count:
+            begun = time.perf_counter()
+            writer.write(self._request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = _LENGTH.search(head)
+            if length:
+                await reader.readexactly(int(length[1]))
+            else:  # chunked, as Go's servers answer what is large
+                await reader.readuntil(b"\r\n0\r\n\r\n")
+            taken.append(time.perf_counter() - begun)
+        writer.close()
 
     def end(self) -> float:
         """Return the seconds from SIGTERM to its exit."""

@@ -11,7 +11,6 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -23,30 +22,32 @@ from azure_scheduled_events_exporter.simulator import (
     VirtualMachine,
 )
 from azure_scheduled_events_exporter.times import parse_duration
+from benchmarks.engine_metrics import Engine
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Receiver, Stack
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter, eventually
 
-TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
-ENGINES: dict[str, Callable[[Path, dict[str, str], list[str]], Stack | VictoriaStack]] = {
-    "prometheus": Stack,
-    "victoria": VictoriaStack,
-    "push": Stack,  # its Prometheus scrapes nothing
-}
+TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")  # whose alerts notify at once
+WAYS = ("prometheus", "victoria", "push")
 _VM = VirtualMachine("vm_0", scale_set="web")
+_WAITING = Scenario("waiting", "", (_VM,), events=())
 
 
 def measure(way: str, interval: str, samples: int) -> list[float]:
-    """Return the seconds from change to webhook of every sample."""
+    """Return the seconds from change to webhook of every sample.
+
+    ``interval`` is the time between scrapes, such as ``5s``.
+    """
+    found = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        simulator = stack.enter_context(Simulator(Scenario("waiting", "", (_VM,), ())))
+        simulator = stack.enter_context(Simulator(_WAITING))
         address = f"127.0.0.1:{free_port()}"
         targets = [address]
         if way == "push":
             targets = []
-        chain = ENGINES[way](folder, {"scrape.interval": interval}, targets)
+        chain = _chain(way, folder, interval, targets)
         stack.enter_context(chain)
         flags = ["--web.listen-address", address]
         if way == "push":
@@ -55,25 +56,35 @@ def measure(way: str, interval: str, samples: int) -> list[float]:
         stack.enter_context(exporter)
         exporter.shows("the first poll", lambda scrape: scrape.value("up") == 1)
         chain.wait_for_targets(len(targets))
-        wait = parse_duration(interval)
-        return [_sample(simulator, chain.receiver, number, wait) for number in range(samples)]
+        longest_pause = parse_duration(interval)
+        for number in range(samples):
+            time.sleep(random.uniform(0.0, longest_pause))
+            event_type = TYPES[number % len(TYPES)]
+            found.append(_sample(simulator, chain.receiver, event_type))
+    return found
 
 
-def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: float) -> float:
-    """Announce an event of a type that notifies at once; return the seconds until then."""
-    time.sleep(random.uniform(0.0, interval))
-    told = pages(receiver).keys()
-    event_type = TYPES[number % len(TYPES)]
+def _chain(way: str, folder: Path, interval: str, targets: list[str]) -> Engine:
+    """Start what is between an exporter and the webhook."""
+    values = {"scrape.interval": interval}
+    if way == "victoria":
+        return VictoriaStack(folder, values, targets)
+    return Stack(folder, values, targets)  # for pushes too: then its Prometheus has no target
+
+
+def _sample(simulator: Simulator, receiver: Receiver, event_type: str) -> float:
+    """Announce an event; return the seconds until the webhook is told of it."""
+    told_before = pages(receiver).keys()
     event = PlannedEvent(event_type, (_VM.name,), announced_at=0, notice=600)
     scenario = Scenario("page", "", (_VM,), (event,))
     begun = time.monotonic()
-    simulator.play(scenario, 1)
-    (new,) = eventually(lambda: pages(receiver).keys() - told, "a page")
-    return pages(receiver)[new] - begun
+    simulator.play(scenario, speed=1)
+    (event_id,) = eventually(lambda: pages(receiver).keys() - told_before, "a page")
+    return pages(receiver)[event_id] - begun
 
 
 def pages(receiver: Receiver) -> dict[str, float]:
-    """Return when each event was told, by its id."""
+    """Return when the webhook was first told of each event (monotonic), by its EventId."""
     found: dict[str, float] = {}
     for each in receiver.webhooks():
         event_id = each.body["groupLabels"].get("event_id")
@@ -84,17 +95,16 @@ def pages(receiver: Receiver) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print median and worst."""
+    """Measure what the command line asks for; print the median and the worst."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paging", description=__doc__)
-    parser.add_argument("--way", choices=ENGINES, default="prometheus")
+    parser.add_argument("--way", choices=WAYS, default="prometheus")
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--interval", default="5s")
     plan = parser.parse_args()
-    times = sorted(measure(plan.way, plan.interval, plan.samples))
-    print(
-        f"{plan.way}, {plan.samples} samples: median {median(times):.2f} s, worst"
-        f" {max(times):.2f} s"
-    )
+    times = measure(plan.way, plan.interval, plan.samples)
+    middle = f"median {median(times):.2f} s"
+    worst = f"worst {max(times):.2f} s"
+    print(f"{plan.way}, {plan.samples} samples: {middle}, {worst}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""What an exporter has to do while it is measured: how many events, scrapes and polls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from support.events.imds_bodies import entry
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure.
+
+    Attributes:
+        runs: of each figure.
+        polls: how many seconds of polls, one a second, the processor time is measured over.
+        transitions: in the journal.
+        events: numbers of current events, for the growth of the costs.
+    """
+
+    runs: int = 5
+    polls: int = 20
+    scrapes: int = 1000
+    changes: int = 100
+    transitions: int = 2000
+    events: tuple[int, ...] = (0, 1, 10, 100, 1000)
+
+
+QUICK = Effort(
+    runs=1,
+    polls=2,
+    scrapes=100,
+    changes=2,
+    transitions=60,
+    events=(0, 10),
+)
+
+
+@dataclass(frozen=True)
+class Scraping:
+    """Scrapes of so many current events by so many clients, and the budget in milliseconds."""
+
+    what: str
+    events: int
+    clients: int
+    budget: float
+
+
+SCRAPINGS = (
+    Scraping("idle", events=0, clients=1, budget=2),
+    Scraping("10 current events", events=10, clients=1, budget=2),
+    Scraping("1,000 current events", events=1000, clients=1, budget=10),
+    Scraping("50 scrapers at once, 90 current events", events=90, clients=50, budget=30),
+)
+
+
+def event(number: int, minute: int = 0) -> Mapping[str, object]:
+    """Return an event as short as IMDS writes it.
+
+    Args:
+        number: What its EventId follows from.
+        minute: Of its NotBefore. Another minute is a change of the event.
+    """
+    return entry(
+        EventId=f"C7061BAC-AFDC-4513-B24B-{number:012X}",
+        EventType="Freeze",
+        NotBefore=f"Mon, 19 Sep 2050 18:{minute:02}:14 GMT",
+        DurationInSeconds=5,
+    )
+
+
+def events(count: int, minute: int = 0) -> list[Mapping[str, object]]:
+    """Return ``count`` different events with the same NotBefore."""
+    return [event(number, minute) for number in range(count)]
