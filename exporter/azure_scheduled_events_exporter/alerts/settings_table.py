@@ -147,6 +147,8 @@ _TABLE = (
         "job",
         ".*azure-scheduled-events.*",
         "The scrape jobs of the exporters, a regular expression.",
+        pattern=r".+",
+        possible="a regular expression",
         regexps="^.*$",
     ),
     AlertSetting(

@@ -3,9 +3,11 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alerts.formats.receivers import notifies_nobody
 from azure_scheduled_events_exporter.alerts.generate import chart_files, render
 from azure_scheduled_events_exporter.alerts.groups import unrouted
 from azure_scheduled_events_exporter.alerts.settings import Settings, load, resolve
@@ -106,12 +108,22 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     written = assets.export(target, rendered, private, wanted)
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)
+    for warning in _warnings(settings):
+        print(f"Warning: {warning}", file=sys.stderr)
+
+
+def _warnings(settings: Settings) -> Iterator[str]:
+    """Yield in which ways the exported files notify nobody, or make tickets instead of pages."""
     words = ",".join(paging(settings))
     for word in unrouted(settings):
-        print(
-            f"Warning: no route names the severity {word}, so its alerts make tickets. If it should"
-            f" page, add it: severities.paging={words},{word}",
-            file=sys.stderr,
+        yield (
+            f"no route names the severity {word}, so its alerts make tickets. If it should page,"
+            f" add it: severities.paging={words},{word}"
+        )
+    for name in notifies_nobody(settings):
+        yield (
+            f"the receiver {name} notifies nobody, because the settings of all its addresses and"
+            " keys are empty"
         )
 
 

@@ -11,6 +11,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 _EARLIEST_YEAR = 1970
+_LATEST_YEAR = 2199
+"""The latest time of .NET is of the year 9999, and says as little as its earliest one.
+
+Alerting engines count the nanoseconds of a time in 64 bits, so they cannot write one after 2262.
+"""
 
 _RFC_1123 = re.compile(
     r"([a-z]+, )?\d{1,2} [a-z]{3} \d{4} \d{2}:\d{2}:\d{2}( (gmt|utc|[+-]\d{4}))?$",
@@ -47,7 +52,7 @@ def _seconds(text: str, read: Callable[[str], datetime]) -> float | None:
         seconds = moment.timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
-    if moment.year < _EARLIEST_YEAR:
+    if not _EARLIEST_YEAR <= moment.year <= _LATEST_YEAR:
         return None
     if f"{moment.year:04d}" not in text:
         return None  # .NET's "no time" is of the year 0001, which email.utils reads as 2001

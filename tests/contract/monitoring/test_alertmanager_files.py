@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +331,28 @@ def test_a_severity_that_nothing_routes(tmp_path: Path, capsys: pytest.CaptureFi
     (line,) = warned
     assert line.startswith("Warning: no route names the severity P1, so its alerts make tickets.")
     assert line.endswith("add it: severities.paging=P3,critical,P1")
+
+
+@pytest.mark.parametrize(
+    ("empty", "warnings"),
+    [
+        (["pager.webhook-url", "tickets.email-to", "tickets.webhook-url"], []),
+        (["tickets.email-to", "tickets.webhook-url", "chat.slack-url"], ["tickets"]),
+        (
+            ["pager.webhook-url", "pager.pagerduty-key", "pager.opsgenie-key", "chat.slack-url"],
+            ["pager"],
+        ),
+    ],
+)
+def test_a_receiver_that_notifies_nobody(
+    empty: Sequence[str],
+    warnings: Sequence[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An export says which receiver is left without a way to notify."""
+    flags = [flag for name in empty for flag in ("--set", f"{name}=")]
+    assert main(["assets", "export", str(tmp_path), *flags]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
+    assert [line.split()[3] for line in warned] == list(warnings)
+    assert all("notifies nobody" in line for line in warned)

@@ -80,6 +80,7 @@ def rules(values: Mapping[str, str]) -> dict[str, Any]:
             "job: must not contain quotes, backslashes, braces or line breaks",
         ),
         ("job", "(", "job: '(' is no regular expression: "),
+        ("job", "", "job: '' is not possible: a regular expression"),
         (
             "maintenance.targets",
             'alertname=~"("',

@@ -55,6 +55,12 @@ def receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
     return [pager, tickets, show]
 
 
+def notifies_nobody(settings: Settings) -> list[str]:
+    """Return the receivers of pages and tickets that have no integration."""
+    *notifying, _show = receivers(settings)
+    return [each["name"] for each in notifying if len(each) == 1]
+
+
 def _pagerduty(settings: Settings) -> _Integration:
     setting = "pager.pagerduty-key"
     config = {
