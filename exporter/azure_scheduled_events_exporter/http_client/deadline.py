@@ -32,24 +32,29 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
 
     Args:
         idle_seconds: how long a connection may have been idle to be used again.
+
+    Attributes:
+        stopped: whether :meth:`stop` was called.
+        peer_closed: whether the server has closed the connection during this exchange.
     """
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
         self.stopped = False
-        """Whether :meth:`stop` was called."""
         self.peer_closed = False
-        """Whether the server has closed the connection during this exchange."""
         self._idle_seconds = idle_seconds
         self._used_at = time.monotonic()  # when the connection was last used
         self._ends_at = 0.0  # the deadline of this exchange
         self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
-        self._is_reused = False
-        self._has_answer = False
+        self._is_reused = False  # whether this exchange uses a connection of an earlier one
+        self._has_answer = False  # whether a byte of the answer has come
 
     def begin(self, seconds: float) -> None:
-        """Begin an exchange of at most so many seconds, not over a long idle connection."""
+        """Begin an exchange of at most so many seconds.
+
+        A connection that has been idle for too long is not used for it.
+        """
         now = time.monotonic()
         if now - self._used_at > self._idle_seconds:
             self.drop()

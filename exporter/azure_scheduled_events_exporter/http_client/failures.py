@@ -40,12 +40,9 @@ def failure_reason(error: BaseException) -> str:
     for cause in reversed(causes):
         if isinstance(cause, socket.gaierror):
             return "the host name does not resolve"
-        if (
-            isinstance(cause, OSError)
-            and cause.strerror
-            and not isinstance(cause, requests.RequestException)
-        ):
-            return one_line(cause.strerror)
+        message = _message_of_system(cause)
+        if message:
+            return one_line(message)
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
         return NO_ANSWER_IN_TIME
     if any(map(_is_about_header, causes)):
@@ -58,13 +55,22 @@ def failure_reason(error: BaseException) -> str:
     return text
 
 
+def _message_of_system(error: BaseException) -> str:
+    """Return the operating system's message about ``error``; ``""`` if it has none."""
+    if not isinstance(error, OSError):
+        return ""
+    if isinstance(error, requests.RequestException):
+        return ""  # an OSError by its class, but not the system's
+    return error.strerror or ""
+
+
 def _is_about_header(error: BaseException) -> bool:
     """Return whether ``error`` was raised because a header of the request is invalid."""
     if isinstance(error, UnicodeEncodeError):
         return error.encoding == "latin-1"  # as http.client writes headers
-    return isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith(
-        "Invalid header"
-    )
+    if isinstance(error, requests.exceptions.InvalidHeader):
+        return True
+    return str(error).startswith("Invalid header")  # the ValueErrors of http.client
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

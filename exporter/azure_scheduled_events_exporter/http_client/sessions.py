@@ -104,13 +104,11 @@ class Authorization(requests.auth.AuthBase):
         return request
 
 
-def basic(user: tuple[str, str] | None) -> Authorization | None:
-    """Return Basic authentication of ``user``, a name and a password; None for no user.
+def basic(user: tuple[str, str]) -> Authorization:
+    """Return Basic authentication of ``user``, a name and a password.
 
     They are sent in UTF-8 (RFC 7617); requests would send Latin-1.
     """
-    if user is None:
-        return None
     credentials = ":".join(user).encode()
     return Authorization(f"Basic {base64.b64encode(credentials).decode()}")
 
