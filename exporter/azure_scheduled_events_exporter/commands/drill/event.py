@@ -26,13 +26,17 @@ from .team import HeldAlert, Sent, Team
 
 KEPT_SECONDS: Final = 300
 """For how long Alertmanager keeps a posted alert that nobody resolves."""
+
 MARK: Final = "This is a drill: no VM is in danger."
+"""How the text of each posted alert begins."""
+
 _CONFIRM: Final = "Tell whoever runs the drill that this message arrived; do nothing else."
 _ANNOUNCED_SECONDS: Final = 10
 """How long the simulator may take to announce an event: it does so at once."""
 _OTHERS_SECONDS: Final = 1
 """How long after the first notification to wait for those of other receivers."""
 say: Final = partial(print, flush=True)
+"""Prints a line at once: a person waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ class Drill:
                 event_id = self._announce(simulator, f"its exporter pushes {self.alert.name}")
                 self._measure(event_id, begun)
         finally:
+            # After the block, which has ended the exporter: it would push the alert again.
             if event_id and not self.keep:
                 self._resolve(event_id)
 

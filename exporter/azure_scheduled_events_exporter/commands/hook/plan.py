@@ -75,7 +75,10 @@ def begins(view: View, rules: Rules) -> list[HookRun]:
 
 
 def due_preparations(view: View, rules: Rules) -> list[HookRun]:
-    """Return the runs with ``prepare`` that are due, those of the nearest events first."""
+    """Return the runs with ``prepare`` that are due, those of the nearest events first.
+
+    An event without NotBefore comes before all others: it may begin at any moment.
+    """
     nearest = sorted(view.current.values(), key=lambda life: life.not_before or 0.0)
     return [_preparation(life, view, rules) for life in nearest if _is_due(life, view, rules)]
 
@@ -150,6 +153,7 @@ def awaited(before: Collection[str], view: View, rules: Rules) -> frozenset[str]
 
 
 def _awaits(life: Lifecycle, rules: Rules) -> bool:
+    """Return whether the hook is to prepare for an event that has not begun."""
     return life.is_pending and rules.select(life)
 
 
@@ -232,10 +236,10 @@ def prepared(view: View) -> list[Lifecycle]:
 
 
 def _recovery(view: View, rules: Rules) -> list[HookRun]:
-    """Return the recovery, if all events of runs are over. Call it while no command is running.
+    """Return one recovery if all events of runs are over, else none.
 
-    A recovery that was interrupted begins again under its id. The command is that of the hook that
-    runs now: an earlier one may have prepared with another.
+    Call it while no command is running. A recovery that was interrupted begins again under its id.
+    The command is that of the hook that runs now: an earlier one may have prepared with another.
     """
     if not view.runs or not all(view.is_over(run.event_id) for run in view.runs):
         return []

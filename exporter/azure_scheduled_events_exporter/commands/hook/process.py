@@ -82,7 +82,10 @@ class Process(subprocess.Popen[bytes]):
         self._reader = _start_thread(self._read, self.stdout)
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal to the command, and to its children, also if it has ended."""
+        """Send a signal to the command, and to its children, also if it has ended.
+
+        ``kill`` of the base class uses this method, so it ends the children too.
+        """
         if sys.platform == "win32":
             super().send_signal(sig)
         else:

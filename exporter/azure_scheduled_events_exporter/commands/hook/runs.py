@@ -38,6 +38,7 @@ _MOST_WAITING: Final = 500
 _OTHERS_SECONDS: Final = 10.0
 """After how long a hook that has not started yet counts as one that does not run."""
 _FAILURES = (ExporterError, sqlite3.Error, OSError)
+"""What a journal raises that cannot be written."""
 
 
 class Runs:
@@ -224,7 +225,11 @@ class Runs:
                     self._note_change()
 
     def _write_to_journal(self, runs: Iterable[HookRun]) -> None:
-        """Write runs to the journal. Raises one of the failures: it has none of them."""
+        """Write runs to the journal.
+
+        Raises one of :data:`_FAILURES`: the journal may lack some of them. All are written again
+        later, which changes nothing for those that it has.
+        """
         file = file_path(self._journal)
         if not file.exists():
             raise ExporterError(f"there is no journal at {file}: no exporter has run here")
