@@ -93,17 +93,17 @@ def export(
     """
     written = []
     for kind, name, source in files():
-        inside = f"{kind}/{name.as_posix()}"
-        if not inside.startswith(only):
+        relative = f"{kind}/{name.as_posix()}"
+        if not relative.startswith(only):
             continue
-        path = target / inside
+        path = target / relative
         try:
             _make_folder(target, path.parent)
             content = source.read_bytes()
-            if inside in rendered:
-                content = rendered[inside].encode()
+            if relative in rendered:
+                content = rendered[relative].encode()
             mode = stat.S_IMODE(source.stat().st_mode)
-            if inside in private:
+            if relative in private:
                 mode = 0o600
             _replace(path, content, mode)
         except OSError as error:

@@ -77,6 +77,7 @@ def _severities(route: Mapping[str, Any], subject: Subject) -> Finding:
 
 
 def _unknown_severities(check: str, what: str) -> Finding:
+    """Return that ``check`` was skipped; ``what`` completes "Not checked …"."""
     return skipped(
         check,
         f"Not checked {what}: the severities of your rules are unknown.",
@@ -161,7 +162,7 @@ def _mutes_unrelated_events(rule: Mapping[str, Any], events: Sequence[Mapping[st
     if not any(all_accept(target, labels) for labels in events):
         return False
     equal = rule.get("equal") or ()
-    if not equal:
+    if not equal:  # every alert that the source accepts mutes all that the target accepts
         return True
     # Which labels an alert lacks is known only of our own, so the source has to be one of them.
     source = matchers_of_inhibition(rule, "source")

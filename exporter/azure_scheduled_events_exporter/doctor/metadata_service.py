@@ -44,10 +44,10 @@ from .finding import (
 from .subject import Subject
 
 _CLOCK_NOTED = 3.0
-"""Seconds between both clocks; the Date header has a resolution of 1 s."""
+"""Seconds: a smaller difference of the clocks is none, as the Date header has whole seconds."""
 
 _CLOCK_WRONG = 30.0
-"""Above so many seconds, the alert ClockOff fires."""
+"""Seconds: at a larger difference, the alert ClockOff fires. A smaller one is a warning here."""
 
 _AGAIN = "Run doctor again in two minutes. If it finds the same, the page says what to do."
 """For what usually ends by itself: a service that is moving takes up to 70 s."""

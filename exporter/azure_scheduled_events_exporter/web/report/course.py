@@ -106,8 +106,9 @@ def start(life: Lifecycle) -> Answer:
 def _first_shown_started(life: Lifecycle, seen: Timestamp) -> str:
     """Return why the start is not known: the first document, at ``seen``, showed it Started."""
     why = f"the first document with it, at {utc(seen.wall)}, showed it Started"
-    if boots(life):  # the first one was shortly before
-        why += f"; this VM had booted at {utc(boots(life)[0])}"
+    for booted_at in boots(life):
+        if booted_at < seen.wall:  # at most one of them; the others are during the event
+            why += f"; this VM had booted at {utc(booted_at)}"
     return why
 
 

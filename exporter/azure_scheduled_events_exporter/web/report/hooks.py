@@ -120,11 +120,11 @@ def why_none_ran(sources: Sources) -> str:
         return "it is not known whether this VM is one of its VMs"
     if not life.is_mine:
         return "a hook prepares only for events of its own VM"
-    reason = _NOT_PREPARED.get(life.kind)
-    if reason and sources.hooks:
-        return reason
+    reason = _NOT_PREPARED.get(life.kind, "")
     if sources.hooks:
-        return "one ran for other events, but it was not running, or its options leave this one out"
+        return reason or (
+            "one ran for other events, but it was not running, or its options leave this one out"
+        )
     reason = reason or "the journal has no run of a hook"
     return f"{reason}; whether one was set up is not recorded"
 

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.records import change_record
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.report.content import report
-from azure_scheduled_events_exporter.web.report.course import approval, end, start
+from azure_scheduled_events_exporter.web.report.course import approval, boots, end, start
 from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.measured import clock, interruption, tcp
 from azure_scheduled_events_exporter.web.report.model import Sources
@@ -81,6 +81,15 @@ def test_what_only_a_boot_proves() -> None:
     assert "**Approved by:** not this exporter; the rest is not known: nobody watched" in written
     assert "22:29:20 | +16m | This VM booted. |" in written
     assert "nobody:" not in written
+
+
+def test_a_boot_during_the_event() -> None:
+    """Only a boot before the first sight may explain that an event had started already."""
+    sudden = Watch()
+    sudden.sees(replace(at(0), monotonic=86_400.0), STARTED)  # the VM has been up for a day
+    sudden.sees(replace(at(600, boot="boot-2"), monotonic=300.0))
+    assert boots(sudden.life) == (at(300).wall,)
+    assert "had booted" not in start(sudden.life).why
 
 
 def test_the_beginning_of_a_timeline() -> None:
