@@ -88,7 +88,7 @@ class Section:
             if key not in self._known:
                 raise self.error(f"unknown key; known here: {', '.join(sorted(self._known))}", key)
 
-    def known(self, key: str) -> None:
+    def accept(self, key: str) -> None:
         """Let :meth:`finish` accept ``key``, which is not read."""
         self._known.append(key)
 

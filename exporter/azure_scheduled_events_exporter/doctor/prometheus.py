@@ -1,8 +1,8 @@
 """Checks whether a Prometheus answers and scrapes this exporter.
 
-The module ``rules`` checks whether it evaluates the rules. A store that only implements Prometheus' API, such as
-VictoriaMetrics, Mimir or Thanos, is checked by the same queries. Only a Prometheus lists its
-targets, and so says why a scrape fails.
+The module ``rules`` checks whether it evaluates the rules. A store that only implements Prometheus'
+API, such as VictoriaMetrics, Mimir or Thanos, is checked by the same queries. Only a Prometheus
+lists its targets, and so says why a scrape fails.
 """
 
 import json

@@ -200,7 +200,7 @@ def _duration(section: Section) -> int:
 def _moment(section: Section, key: str) -> float | None:
     """Return the seconds at ``key``; None if it is not there."""
     if key not in section:
-        section.known(key)
+        section.accept(key)
         return None
     return _seconds(section, key)
 
