@@ -91,7 +91,7 @@ class Server(ServerState):
             self.tasks.add(watch)  # stop() ends it
 
     async def stop(self) -> None:
-        """Stop listening and close every connection at once, also in the middle of a response."""
+        """Stop listening, and close every connection at once, also in the middle of a response."""
         if self._listening:
             self._listening.close()
         for connection in list(self.connections):
@@ -129,20 +129,22 @@ class Server(ServerState):
         )
 
     def _listen(self) -> socket.socket:
-        """Return one listening socket, chosen as Go does.
+        """Return one listening socket, for the address that Go chooses.
 
-        For all interfaces it is dual-stack. A name with several addresses is bound to the first
-        IPv4 address, or to the first IPv6 address if it has no other.
+        For all interfaces, it takes IPv4 and IPv6. If a name has several addresses, the first IPv4
+        address is taken, or the first IPv6 address if there is no other.
         """
         is_dual = socket.has_dualstack_ipv6()
         host: str | None = self._address.host
-        if not host:
-            host = "::" if is_dual else None
+        if not host:  # all interfaces
+            host = None
+            if is_dual:
+                host = "::"
         found = socket.getaddrinfo(
             host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        # min() returns the first of the least: False, an IPv4 address, is less than True.
-        family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
+        ipv4 = [info for info in found if info[0] == socket.AF_INET]
+        family, _, _, _, where = (ipv4 or found)[0]
         takes_ipv4_too = host == "::" and is_dual
         listener = socket.create_server(where, family=family, dualstack_ipv6=takes_ipv4_too)
         # Accepted connections inherit both options. Without the first, an answer waits 40 ms.

@@ -78,7 +78,7 @@ def tls_of(section: Section, folder: Path) -> Tls:
         UsageError: a setting is impossible or unsafe, or a certificate cannot be used.
     """
     client_auth = section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")
-    asked = _CLIENT_AUTH[client_auth]
+    verify_mode = _CLIENT_AUTH[client_auth]
     names = section.texts("client_allowed_sans", ())
     lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]
     highest = _VERSIONS[section.choice("max_version", tuple(_VERSIONS), "TLS13")]
@@ -88,7 +88,7 @@ def tls_of(section: Section, folder: Path) -> Tls:
     section.flag("prefer_server_cipher_suites", default=True)
     keys = [key for key in ("cert_file", "key_file", "client_ca_file") if section.text(key, "")]
     section.finish()
-    _check(section, keys, asked, names)
+    _check_together(section, keys, verify_mode, names)
     if lowest > highest:
         raise section.error("is newer than max_version: no version is left", "min_version")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -96,14 +96,15 @@ def tls_of(section: Section, folder: Path) -> Tls:
     context.maximum_version = highest
     if ciphers:
         _set_ciphers(context, section, ciphers)
-    context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
+    # A renegotiation costs the server more than the client.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     chain = load_pair(context, section, folder)
     ends = _expiry(context, chain)
     if "client_ca_file" in keys:
         context.load_verify_locations(cadata=certificates(section, "client_ca_file", folder))
-        context.verify_mode = asked
-        # as in Go: each one in the file is trusted, root or not
+        context.verify_mode = verify_mode
+        # As in Go, each certificate in the file is trusted, root or not.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return Tls(
         context=context,
@@ -113,8 +114,8 @@ def tls_of(section: Section, folder: Path) -> Tls:
     )
 
 
-def _check(
-    section: Section, keys: Sequence[str], asked: ssl.VerifyMode, names: Sequence[str]
+def _check_together(
+    section: Section, keys: Sequence[str], verify_mode: ssl.VerifyMode, names: Sequence[str]
 ) -> None:
     """Refuse settings of which one is useless, or unsafe, without another.
 
@@ -123,12 +124,12 @@ def _check(
     if keys[:2] != ["cert_file", "key_file"]:
         raise section.error("needs a certificate and its key: write cert_file and key_file")
     has_authority = "client_ca_file" in keys
-    verifies_clients = asked is not ssl.CERT_NONE
+    verifies_clients = verify_mode is not ssl.CERT_NONE
     if has_authority != verifies_clients:
         raise section.error(
             "verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type"
         )
-    has_names = bool(names) and all(names) and asked is ssl.CERT_REQUIRED
+    has_names = bool(names) and all(names) and verify_mode is ssl.CERT_REQUIRED
     if "client_allowed_sans" in section and not has_names:
         raise section.error(
             "needs a name, and client_auth_type: RequireAndVerifyClientCert", "client_allowed_sans"
@@ -174,14 +175,14 @@ def _expiry(context: ssl.SSLContext, chain: str) -> float | None:
     client.load_verify_locations(cadata=chain)
     to_server = ssl.MemoryBIO()
     to_client = ssl.MemoryBIO()
-    near = client.wrap_bio(to_client, to_server)
-    far = context.wrap_bio(to_server, to_client, server_side=True)
+    client_side = client.wrap_bio(to_client, to_server)
+    server_side = context.wrap_bio(to_server, to_client, server_side=True)
     try:
         for _ in range(3):  # TLS 1.2, the longer handshake, is over at the client's third turn
-            for side in (near, far):
+            for side in (client_side, server_side):
                 with suppress(ssl.SSLWantReadError):
                     side.do_handshake()
-        certificate = near.getpeercert() or {}
+        certificate = client_side.getpeercert() or {}
         return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
     except (ssl.SSLError, ValueError, KeyError):  # a certificate that clients refuse at any time
         return None

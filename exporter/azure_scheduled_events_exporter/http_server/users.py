@@ -18,10 +18,10 @@ from .messages import Request, Response, plain
 # Bytes of a password that bcrypt looks at. exporter-toolkit and htpasswd cut longer ones, too.
 _LONGEST = 72
 # Without a realm, some browsers do not ask for a password.
-_REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
-_WRONG = plain(401, ("WWW-Authenticate", _REALM))
-_WAITING = 16  # checks that may run or wait
-_WAITING_OF_ONE = 4  # the same of one address
+_CHALLENGE = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
+_WRONG = plain(401, ("WWW-Authenticate", _CHALLENGE))
+_MOST_CHECKS = 16  # checks that may run or wait
+_MOST_CHECKS_OF_ONE = 4  # the same for one client address
 _DIGEST = "sha256"  # one that OpenSSL also allows in FIPS mode
 _KEY_BYTES = 32
 _KNOWN_PASSWORD = b"U*U"
@@ -83,7 +83,7 @@ class Users:
     def _is_busy(self, client: str) -> bool:
         """Return whether too many checks are waiting, in total or of this address."""
         clients = [check.client for check in self._checks.values()]
-        return len(clients) >= _WAITING or clients.count(client) >= _WAITING_OF_ONE
+        return len(clients) >= _MOST_CHECKS or clients.count(client) >= _MOST_CHECKS_OF_ONE
 
     async def _check(self, digest: bytes, password: bytes, hashed: bytes) -> bool:
         """Return whether ``password`` is right; one check runs at a time, in a thread."""
