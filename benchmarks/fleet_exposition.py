@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# What the captured expositions contain, and what is replaced for every VM of the fleet.
+# What the captured expositions contain, and what is replaced for every VM of the fleet. The event
+# is that of VM, and PEER sees it too.
 VM = "captured-vm-self"
 PEER = "captured-vm-peer"
 SCALE_SET = "captured-set"
@@ -17,16 +18,23 @@ EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
 
 _PREFIX = "azure_scheduled_events_"
 # The beginnings of the names of metrics whose series differ from VM to VM.
-_OWN = (f"{_PREFIX}instance_info", f"{_PREFIX}event_", f"{_PREFIX}vm_impact_")
-# Those of an event whose values are moments, with or without the suffix _timestamp_seconds.
-_EVENT_TIMES = (
-    "event_first_seen",
-    "event_not_before",
-    "event_started",
-    "event_ended",
-    "vm_impact",
-    "event_seconds_until_not_before",
+_OWN = tuple(
+    f"{_PREFIX}{name}"
+    for name in ("instance_info", "host_info", "event_", "vm_impact_", "peer_impact_")
 )
+# Those of an event whose values are moments, with or without the suffix _timestamp_seconds.
+_EVENT_TIMES = {
+    "event_first_seen": "first_seen",
+    "event_seen": "seen",
+    "event_not_before": "not_before",
+    "event_seconds_until_not_before": "seconds_left",
+    "event_started": "started",
+    "event_ended": "ended",
+    "event_impact": "impact",
+    "vm_impact": "impact",
+    "peer_impact": "impact",
+}
+"""The keys of their values in :meth:`Exposition.own`."""
 # Those that each poll makes larger.
 _COUNTERS = (f"{_PREFIX}poll_duration_seconds", f"{_PREFIX}polls_total")
 _POLL_CPU_SECONDS = 0.0016
@@ -125,7 +133,11 @@ class Exposition:
         return self._rendered
 
     def own(self, values: Mapping[str, object]) -> bytes:
-        """Return what is the VM's own, compressed: the pattern with its values."""
+        """Return what is the VM's own, compressed.
+
+        ``values`` has the VM's ``vm``, ``vm_id``, ``scale_set`` and ``zone``; ``target`` is the VM
+        of its event, of which there are ``event_id`` and the values of ``_EVENT_TIMES``.
+        """
         return _gzip(self._own % values)
 
 
@@ -143,28 +155,21 @@ def _name_of(line: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Return lines of one VM as a format of ``%``, in which values of any VM can be put.
-
-    ``benchmarks.fleet_server`` has the values.
-    """
+    """Return lines of one VM as a format of ``%``, in which values of any VM can be put."""
     pattern = text.replace("%", "%%")
-    marks = {
-        f'vm_name="{VM}"': "vm",
-        f'vm_name="{PEER}"': "vm",
-        f'resources="{VM}"': "target",
-        f'scale_set="{SCALE_SET}"': "scale_set",
-        f'event_id="{EVENT_ID}"': "event_id",
-        'zone="1"': "zone",
-    }
-    vm_id = re.search(r'vm_id="([^"]+)"', pattern)
-    if vm_id:
-        marks[vm_id[0]] = "vm_id"
-    for mark, key in marks.items():
-        label, _, _ = mark.partition("=")
-        pattern = pattern.replace(mark, f'{label}="%({key})s"')
-    for name in _EVENT_TIMES:
+    # In whatever label they are.
+    for captured, key in (
+        (VM, "target"),
+        (PEER, "vm"),
+        (SCALE_SET, "scale_set"),
+        (EVENT_ID, "event_id"),
+    ):
+        pattern = pattern.replace(f'="{captured}"', f'="%({key})s"')
+    for label in ("vm_id", "zone"):
+        pattern = re.sub(rf'\b{label}="[^"]+"', f'{label}="%({label})s"', pattern)
+    for name, key in _EVENT_TIMES.items():
         line = rf"(?m)^({_PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$"
-        pattern = re.sub(line, rf"\1 %({name}).3f", pattern)
+        pattern = re.sub(line, rf"\1 %({key}).3f", pattern)
     return pattern
 
 

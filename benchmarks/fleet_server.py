@@ -133,12 +133,13 @@ class Fleet:
             scope = "peer" if member else "self"
             name = f"{event.event_type} {event.status} {scope}"
             values["event_id"] = event.event_id
-            values["event_first_seen"] = event.announced
-            values["event_not_before"] = event.not_before
-            values["event_started"] = event.started
-            values["event_ended"] = event.ended
-            values["vm_impact"] = event.started or event.not_before
-            values["event_seconds_until_not_before"] = event.not_before - now
+            values["first_seen"] = event.announced
+            values["seen"] = now
+            values["not_before"] = event.not_before
+            values["seconds_left"] = event.not_before - now
+            values["started"] = event.started
+            values["ended"] = event.ended
+            values["impact"] = event.started or event.not_before
         exposition = self._expositions[name]
         moment = Moment(now, started=self._began - UPTIME_SECONDS)
         # Two members of a gzip stream, which a scraper reads as one text.

@@ -3,11 +3,17 @@
 import re
 import subprocess
 import sys
+import time
+import zlib
+from pathlib import Path
 
 import pytest
 
+from benchmarks.expositions import capture
+from benchmarks.fleet_exposition import EVENT_ID
+from benchmarks.fleet_server import TYPES, Fleet
 from support.paths import GUARD, ROOT, TESTS
-from support.programs import environment
+from support.programs import Scrape, environment
 
 ENGINES = {
     "prometheus": {"Prometheus"},
@@ -47,6 +53,43 @@ def test_budgets_are_measured() -> None:
     } <= measured
     assert len(measured) == 13, "as many as docs/performance.md has"
     assert "prometheus-node-exporter" in done.stdout
+
+
+def served(fleet: Fleet, vm: int) -> str:
+    """Return what the exporter of a VM serves: two members of a gzip stream, as one text."""
+    data = fleet.body(vm)
+    text = b""
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        text += member.decompress(data)
+        data = member.unused_data
+    return text.decode()
+
+
+def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path) -> None:
+    """No VM of the fleet serves a name or an id of those that were captured. Both VMs of a group
+    report the group's event, of its first VM, which each has seen just now.
+    """
+    expositions = capture(tmp_path)
+    captured_at = time.time()
+    fleet = Fleet(expositions, vms=20, events=len(TYPES), group=2)
+    reported = []
+    for vm in range(2 * len(TYPES)):
+        text = served(fleet, vm)
+        assert "captured" not in text
+        assert EVENT_ID not in text
+        scrape = Scrape(text)
+        [(event, _)] = scrape.series("event_info")
+        assert event["vms"] == f"vmss{vm // 2}_0"
+        for name in ("event_seen", "event_impact"):
+            [(_, moment)] = scrape.series(f"{name}_timestamp_seconds", event_id=event["event_id"])
+            assert moment > captured_at
+        for labels, _ in scrape.series("peer_impact_timestamp_seconds"):
+            assert labels["event_id"] == event["event_id"]
+            assert labels["vm_name"] == event["vms"]
+        reported.append(event["event_id"])
+    assert reported[0::2] == reported[1::2]
+    assert len(set(reported)) == len(TYPES)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
