@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from azure_scheduled_events_exporter import environment_file
-from azure_scheduled_events_exporter.config.resolution import written
+from azure_scheduled_events_exporter.config.resolution import texts_and_places
 from azure_scheduled_events_exporter.http_server.listen_address import (
     ListenAddress,
     parse_listen_address,
@@ -28,14 +28,19 @@ _ALIVE = (b"200", b"401", b"429")
 
 
 def _address() -> ListenAddress:
-    env = dict(os.environ)
-    if path := env.get("AZURE_SCHEDULED_EVENTS_ENV_FILE"):
-        env = {name: text for name, (text, _) in environment_file.load(Path(path)).items()} | env
-    # Only this one is parsed: an error in another setting does not stop a running exporter.
-    (text,) = (
-        text for setting, text, _ in written({}, env) if setting.flag == "web.listen-address"
-    )
-    return parse_listen_address(text)
+    """Return where the exporter of this container listens.
+
+    Only this setting is parsed: an error in another one does not stop a running exporter.
+    """
+    variables: dict[str, str] = {}
+    if path := os.environ.get("AZURE_SCHEDULED_EVENTS_ENV_FILE"):
+        for name, (text, _) in environment_file.load(Path(path)).items():
+            variables[name] = text
+    variables |= os.environ
+    texts = {}
+    for setting, text, _ in texts_and_places({}, variables):
+        texts[setting.flag] = text
+    return parse_listen_address(texts["web.listen-address"])
 
 
 def _status(address: ListenAddress) -> bytes:
