@@ -22,6 +22,7 @@ from .formats.scrape import (
     scrape_example,
 )
 from .settings import Settings
+from .settings_table import RESERVED_LABELS
 
 GENERATED: Mapping[str, Callable[[Settings], str]] = {
     "prometheus/prometheus-rules.yml": prometheus_rules,
@@ -62,6 +63,7 @@ def chart_files(settings: Settings) -> dict[str, str]:
         "prometheus-rules.yml": prometheus_rules(without_words),
         "prometheus-rules-keep.yml": prometheus_rules(with_kept),
         "alerts-values.yaml": exporter_values_file(settings),
+        "reserved-labels.txt": f"{RESERVED_LABELS}\n",
     }
 
 

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 PLACEHOLDERS = ("REPLACE", "example.com")
 """A default with one of these stands for what only the owner of a fleet knows."""
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
-_RESERVED = (
+RESERVED_LABELS = (
     "alertname|alertstate|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job"
     "|instance|subscription_id|resource_group|scale_set|phase|outcome|__.*|event_.*"
 )
@@ -27,7 +27,7 @@ A label of a target cannot have their place. One that every alert gets would mak
 VMs or scale sets equal: an engine refuses such a rule as a whole.
 """
 # The lookahead refuses the reserved names, as a whole item or as the key of KEY=VALUE.
-_LABEL = rf"(?!(?:{_RESERVED})(?:=|$)){_NAME}"
+_LABEL = rf"(?!(?:{RESERVED_LABELS})(?:=|$)){_NAME}"
 _NOT_RESERVED = "but none of those that the rules set themselves"
 _ALERT = r"[A-Za-z]+"
 _URL = r"(https?://\S+)?"
@@ -146,7 +146,7 @@ _TABLE = (
     AlertSetting(
         "job",
         ".*azure-scheduled-events.*",
-        "The scrape jobs of the exporters, a regular expression.",
+        "The scrape jobs of the exporters.",
         pattern=r".+",
         possible="a regular expression",
         regexps="^.*$",

@@ -139,6 +139,23 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
             r"alertsValues.maintenance\.within={cluster}",
             "cannot change maintenance.within .* export the chart",
         ),
+        (
+            r"alertsValues.labels\.keep={team},alertsValues.labels\.add.team=web",
+            "labels.keep and labels.add both have team",
+        ),
+        (
+            r"alertsValues.labels\.keep={event_id}",
+            "label event_id, which the rules set themselves",
+        ),
+        (
+            "prometheusRule.additionalRuleLabels.vm_name=web",
+            "label vm_name, which the rules set themselves",
+        ),
+        (
+            "alertsValues.severities.info=critical",
+            "severities gives critical and info the word critical",
+        ),
+        ("alertsValues.job=", "job is empty"),
     ],
 )
 def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) -> None:

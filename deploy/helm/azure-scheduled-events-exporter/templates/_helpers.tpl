@@ -103,7 +103,35 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- with .Values.prometheusRule.additionalRuleLabels -}}
 {{- $_ := set $chosen "labels.add" (merge (deepCopy .) (get $chosen "labels.add" | default dict)) -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite $own $chosen) -}}
+{{- $settings := mergeOverwrite $own $chosen -}}
+{{- $_ := include "exporter.checkAlertSettings" (list . $settings) -}}
+{{- toYaml $settings -}}
+{{- end -}}
+
+{{/* Fails for settings that the exporter refuses, too: an engine would refuse the rules, or alerts would notify nobody. */}}
+{{- define "exporter.checkAlertSettings" -}}
+{{- $root := index . 0 -}}
+{{- $settings := index . 1 -}}
+{{- $reserved := $root.Files.Get "files/reserved-labels.txt" | trim -}}
+{{- $added := get $settings "labels.add" | default dict -}}
+{{- $kept := list -}}
+{{- range get $settings "labels.keep" | join "," | splitList "," }}{{ $kept = append $kept (trim .) }}{{ end -}}
+{{- range $label := concat $kept (keys $added) -}}
+{{- if regexMatch (printf "^(%s)$" $reserved) $label -}}
+{{- fail (printf "labels.keep and labels.add cannot have the label %s, which the rules set themselves" $label) -}}
+{{- end -}}
+{{- if and (has $label $kept) (hasKey $added $label) -}}
+{{- fail (printf "labels.keep and labels.add both have %s: the alerts of two teams would be equal, and an engine would refuse them" $label) -}}
+{{- end -}}
+{{- end -}}
+{{- $words := get $settings "severities" | default dict -}}
+{{- $info := get $words "info" | default "info" -}}
+{{- range $level := list "critical" "warning" -}}
+{{- if eq $info (get $words $level | default $level) -}}
+{{- fail (printf "severities gives %s and info the word %s, so alerts of the level %s would notify nobody" $level $info $level) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (get $settings "job") }}{{ fail "job is empty: it names the scrape jobs of the exporters" }}{{ end -}}
 {{- end -}}
 
 {{/* The same for exporters that push alerts; nothing for the defaults. */}}
