@@ -225,12 +225,11 @@ class Journal:
         with self._shared as shared:
             before = shared.remembered
             entries = list(entries_of(before.last_number, changes, lives, spans))
-            after = replace(
-                before,
-                last_number=before.last_number + len(changes),
-                statistics=before.statistics if statistics is None else statistics,
-                lifecycles=before.lifecycles if lifecycles is None else lifecycles,
-            )
+            after = replace(before, last_number=before.last_number + len(changes))
+            if statistics is not None:
+                after = replace(after, statistics=statistics)
+            if lifecycles is not None:
+                after = replace(after, lifecycles=lifecycles)
             change = shared.put(entries, after)
         self._wait_until_written(change)
 
@@ -252,10 +251,10 @@ class Journal:
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works.
 
-        Only in a file: nobody could read one in memory.
+        A journal in memory stores none: nobody could read it.
         """
         with self._shared as shared:
-            if not shared.problem:
+            if not shared.problem:  # a journal in memory always has one
                 shared.documents.append(document)
                 shared.wake()
 
@@ -282,7 +281,8 @@ class Journal:
         One that cannot be decoded is removed.
         """
         found = {}
-        for span_id, text in list(reversed(self._known_spans().items()))[:limit]:
+        newest_first = list(reversed(self._known_spans().items()))
+        for span_id, text in newest_first[:limit]:
             try:
                 found[text] = decode(SpanFacts, text)
             except (CodecError, DamagedTextError):
@@ -295,7 +295,7 @@ class Journal:
         They are as they will be after all entries that wait.
         """
         with self._shared as shared:
-            on_disk = dict(reversed(shared.look.spans.newest))  # the newest last
+            on_disk = dict(reversed(shared.look.spans.newest))
             return shared.queue.spans_after(on_disk)
 
     def end_spans(self, spans: Mapping[str, SpanFacts]) -> None:

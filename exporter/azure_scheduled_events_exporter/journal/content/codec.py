@@ -5,12 +5,13 @@ its type hint. A field that is added later needs a default, which is used for ol
 
 There are two kinds of failure. ``DamagedTextError`` means that the text is not JSON, so something
 other than this module wrote to the file. ``CodecError`` means that the text is JSON and does not
-fit the class: one of them is wrong. Only ``DamagedTextError`` is a reason to set a journal aside.
+fit the class: one of them is wrong. Whoever reads a row decides whether the second kind is damage
+too (``journal.tables.store``), or whether the row is left out (:func:`decode_if_fits`).
 """
 
 import json
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -72,17 +73,18 @@ def decode(kind: type[_Value], text: str) -> _Value:
         raise CodecError(f"bug: {kind.__name__} cannot be read from the journal: {why}") from error
 
 
-def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
-    """Yield the values of those ``texts`` that fit the class ``kind``.
+def decode_if_fits(kind: type[_Value], text: str) -> _Value | None:
+    """Return the value of class ``kind`` that ``text`` holds; None if it does not fit the class.
 
-    Another version of this program may have written the others.
+    Another version of this program may have written it.
 
     Raises:
-        DamagedTextError: a text is not JSON.
+        DamagedTextError: the text is not JSON.
     """
-    for text in texts:
-        with suppress(CodecError):
-            yield decode(kind, text)
+    try:
+        return decode(kind, text)
+    except CodecError:
+        return None
 
 
 _Reader = Callable[[Any], Any]

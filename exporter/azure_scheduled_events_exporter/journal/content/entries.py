@@ -1,4 +1,4 @@
-"""What waits to be written to the journal: one class for each kind of row.
+"""What waits to be written to the journal: one class for each kind of change of the tables.
 
 Data only. An entry has its text already, so that a bug in a class is found where the entry is made,
 and so that its size is known. Must not know SQL: ``journal.tables.store`` writes entries.
@@ -79,7 +79,7 @@ class RequestResult:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What is from before ``before`` (Unix seconds) is removed; the statistics still count it."""
+    """Removes rows from before ``before`` (Unix seconds); the statistics still count them."""
 
     before: float
 
@@ -124,5 +124,7 @@ def entries_of(
 
 def life_entry(life: Lifecycle) -> NewLife:
     """Return the entry of an event."""
-    ended = None if life.ended_at is None else life.ended_at.wall
+    ended = None
+    if life.ended_at is not None:
+        ended = life.ended_at.wall
     return NewLife(life.event_id, life.first_seen.wall, ended, encode(life))

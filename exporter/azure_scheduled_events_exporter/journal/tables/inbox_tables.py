@@ -1,7 +1,8 @@
 """The tables that commands write and the exporter reads: approval requests, and runs of hooks.
 
-SQL over one connection; every method raises sqlite3.Error, and is one transaction unless it says
-otherwise. Must not know when a request is sent (``approval``), or how a command is run
+SQL over one connection. Every method raises sqlite3.Error; one that writes is one transaction,
+unless it says otherwise. Rows that another version of this program has written may not fit their
+class: they are left out. Must not know when a request is sent (``approval``), or how a command is run
 (``commands.hook``).
 """
 
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.journal.content.codec import decoded, encode
+from azure_scheduled_events_exporter.journal.content.codec import decode_if_fits, encode
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
@@ -30,7 +31,7 @@ class RequestTable:
     """Requests to approve events, with their results."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
+        self._connection = connection
 
     def add(self, requests: Iterable[ApprovalRequest]) -> list[int]:
         """Queue requests to approve events; return the numbers that they get.
@@ -40,12 +41,13 @@ class RequestTable:
         """
         sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
         rows = [(request.created, encode(request)) for request in requests]
-        with self._db:
-            numbers = [int(self._db.execute(sql, row).lastrowid or 0) for row in rows]
-            (waiting,) = self._db.execute(
+        with self._connection:
+            numbers = [int(self._connection.execute(sql, row).lastrowid or 0) for row in rows]
+            (waiting,) = self._connection.execute(
                 f"SELECT count(*) FROM approval_requests WHERE {_IS_OPEN}"
             ).fetchone()
-            if waiting > MOST_REQUESTS:  # the error ends the transaction, and nothing is added
+            if waiting > MOST_REQUESTS:
+                # The error ends the transaction, so nothing is added.
                 raise ExporterError(
                     f"{waiting - len(numbers)} requests to approve events wait in the journal, and"
                     f" it takes at most {MOST_REQUESTS}: name fewer events, or try again when the"
@@ -55,27 +57,29 @@ class RequestTable:
 
     def open(self) -> list[ApprovalRequest]:
         """Return the requests without a result, the oldest :data:`MOST_REQUESTS` of them."""
-        rows = self._db.execute(
+        rows = self._connection.execute(
             f"SELECT number, request FROM approval_requests WHERE {_IS_OPEN}"
             " ORDER BY number LIMIT ?",
             (MOST_REQUESTS,),
         ).fetchall()
-        return [
-            replace(each, number=number)
-            for number, text in rows
-            for each in decoded(ApprovalRequest, [text])
-        ]
+        found = []
+        for number, text in rows:
+            request = decode_if_fits(ApprovalRequest, text)
+            if request is not None:
+                found.append(replace(request, number=number))
+        return found
 
     def all(self) -> list[tuple[ApprovalRequest, str]]:
         """Return all requests, the oldest first, each with its result; ``""`` while it has none."""
-        rows = self._db.execute(
+        rows = self._connection.execute(
             "SELECT request, coalesce(result, '') FROM approval_requests ORDER BY number"
         ).fetchall()
-        return [
-            (request, str(result))
-            for text, result in rows
-            for request in decoded(ApprovalRequest, [text])
-        ]
+        found = []
+        for text, result in rows:
+            request = decode_if_fits(ApprovalRequest, text)
+            if request is not None:
+                found.append((request, str(result)))
+        return found
 
     def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to requests that wait, so that they are not sent.
@@ -85,13 +89,15 @@ class RequestTable:
         statement = _SET_IF_UNSENT
         if sent_too:
             statement = _SET_RESULT
-        with self._db:
-            self._db.executemany(statement, [(result, number) for number in numbers])
+        with self._connection:
+            self._connection.executemany(statement, [(result, number) for number in numbers])
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one, by their numbers."""
         results = dict(
-            self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''")
+            self._connection.execute(
+                "SELECT number, result FROM approval_requests WHERE result <> ''"
+            )
         )
         return {number: results[number] for number in numbers if number in results}
 
@@ -103,22 +109,23 @@ class RequestTable:
         statement = _SET_RESULT
         if if_unsent:
             statement = _SET_IF_UNSENT
-        self._db.execute(statement, (result, number))
+        self._connection.execute(statement, (result, number))
 
 
 class HookRunTable:
     """Runs of hooks' commands."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
+        self._connection = connection
 
     def put(self, run: HookRun) -> None:
         """Write a run, new or changed; writing it again changes nothing."""
         row = (run.run, run.started, encode(run))
-        with self._db:
-            self._db.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", row)
+        with self._connection:
+            self._connection.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", row)
 
     def all(self) -> list[HookRun]:
         """Return every run of a hook's command, the oldest first."""
-        rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
-        return list(decoded(HookRun, (text for (text,) in rows)))
+        rows = self._connection.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
+        runs = [decode_if_fits(HookRun, text) for (text,) in rows]
+        return [run for run in runs if run is not None]
