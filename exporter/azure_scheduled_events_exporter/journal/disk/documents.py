@@ -36,7 +36,9 @@ def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None
     with suppress(OSError):
         create(path)
         first = next(_documents(path), document)
-        if first.time < oldest or path.stat().st_size + len(text) > LARGEST // 2:
+        is_old = first.time < oldest
+        is_full = path.stat().st_size + len(text) > LARGEST // 2
+        if is_old or is_full:
             path.replace(older)
             create(path)
         with path.open("ab") as file:

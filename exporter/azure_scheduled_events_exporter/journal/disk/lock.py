@@ -83,10 +83,10 @@ def is_locked(file: Path) -> bool:
     Creates nothing, and takes no lock.
     """
     lock = Path(f"{file}{SUFFIX}")
+    uri = f"{lock.absolute().as_uri()}?mode=ro"
     try:
-        with closing(
-            sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
-        ) as connection:
+        with closing(sqlite3.connect(uri, uri=True, timeout=0)) as connection:
+            # SQLite refuses to read while another process holds the exclusive lock.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         return code_of(error) == sqlite3.SQLITE_BUSY

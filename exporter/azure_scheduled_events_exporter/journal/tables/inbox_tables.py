@@ -2,8 +2,8 @@
 
 SQL over one connection. Every method raises sqlite3.Error; one that writes is one transaction,
 unless it says otherwise. Rows that another version of this program has written may not fit their
-class: they are left out. Must not know when a request is sent (``approval``), or how a command is run
-(``commands.hook``).
+class: they are left out. Must not know when a request is sent (``approval``), or how a command is
+run (``commands.hook``).
 """
 
 import sqlite3

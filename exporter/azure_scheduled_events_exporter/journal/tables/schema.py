@@ -26,8 +26,8 @@ _APPLICATION_ID: Final = 0x41534531
 _SCHEMA_VERSION: Final = 1
 TABLES: Final = {"transitions", "lives", "spans", "approval_requests", "hook_runs", "state"}
 
-# A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file
-# that is only read.
+# A damaged file can hold any value in any column, so those who read a value check it. More CHECKs
+# would not help: SQLite ignores them in a file that is only read.
 _SCHEMA: Final = f"""
     CREATE TABLE transitions (
         seq INTEGER PRIMARY KEY,
@@ -72,7 +72,9 @@ class NothingWrittenError(NotUsableError):
 
 
 def check_schema(connection: sqlite3.Connection, *, creates: bool) -> None:
-    """Refuse a file of another program, or of another schema. An empty one gets the tables.
+    """Refuse a file of another program, or of another schema.
+
+    An empty one gets the tables if ``creates`` is True.
 
     Raises:
         NothingWrittenError: there are no tables, and they are not to be created.
