@@ -1,4 +1,4 @@
-"""One answer of whatever serves the address of IMDS."""
+"""One HTTP answer of IMDS, or of whatever else answers at its address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ class Answer:
 
     Attributes:
         status: its HTTP status.
-        phrase: the reason phrase, which servers choose freely.
-        headers: looked up in any case.
-        body: all of it; None if it is larger than the limit.
+        phrase: the reason phrase after the status, which a server may choose freely.
+        headers: a look-up ignores the case of the name.
+        body: the whole body; None if it is larger than ``client.LARGEST_BODY``.
     """
 
     status: int

@@ -1,6 +1,6 @@
 """Which api-version to ask IMDS with: the configured one, or the newest one that this IMDS answers.
 
-Must not send requests: ``imds.client`` does, and reports what was refused.
+Must not send requests: ``imds.client`` does, and tells which version was answered or refused.
 
 An IMDS that does not know a version answers 400 with the versions that it has, or 404.
 Source: https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service (Versions)
@@ -15,27 +15,30 @@ AUTO = "auto"
 UNSPECIFIED = ""
 """For a request without a version: IMDS refuses it, and names the versions that it has."""
 
-INSTANCE_API_VERSIONS = ("2021-02-01", "2017-12-01", "2017-08-01")  # all have ``compute.name``
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_MOST_OFFERED = 3  # of the versions that IMDS offers, so many are tried
+INSTANCE_API_VERSIONS = ("2021-02-01", "2017-12-01", "2017-08-01")
+"""The versions to ask for ``/metadata/instance`` with: the answers to all have ``compute.name``."""
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)  # the form of a version
+_MOST_TRIED = 3  # the newest versions that IMDS offers, which are tried
 _MOST_READ = 20  # entries of IMDS' list of versions that are read
 
 
 class ApiVersions:
     """The versions to ask one path of IMDS with.
 
-    The first one that is answered is used from then on.
+    Ask with :attr:`current`, and call :meth:`answered` or :meth:`refused` after each request. The
+    first version that is answered is used from then on.
 
     Args:
         versions: the preferred one first, the oldest one last. If the first is
             :data:`UNSPECIFIED`, the newest of those that IMDS offers in its refusal are tried next.
-        tell: is called with the version that was found, if there was a choice.
+        tell: is called once, with the version that was found, if there was a choice.
     """
 
     def __init__(self, *versions: str, tell: Callable[[str], None] = lambda _: None) -> None:
         self._versions = versions
         self._tell = tell
-        self._next = list(versions)  # those still to ask with, in this order
+        self._untried = list(versions)  # those that were not refused, in the order of asking
         self.found: str | None = None
         """The version that is used from now on; None until one was answered."""
         if len(versions) == 1:
@@ -44,7 +47,9 @@ class ApiVersions:
     @property
     def current(self) -> str:
         """The version to ask with now."""
-        return self._next[0] if self.found is None else self.found
+        if self.found is not None:
+            return self.found
+        return self._untried[0]
 
     @property
     def usable(self) -> str:
@@ -52,27 +57,30 @@ class ApiVersions:
         return self.found or self._versions[-1]  # the oldest, which is known most widely
 
     def answered(self) -> None:
-        """Use the current version from now on."""
+        """Use the current version from now on: it was answered."""
         if self.found is None:
             self.found = self.current
             self._tell(self.found)
 
     def refused(self, offered: Iterable[str] = ()) -> bool:
-        """Go on to the next version; return False if all were asked.
+        """Go on to the next version: the current one was refused. Return whether there is one.
+
+        If there is none, the first one is the current version again: the service may only have been
+        moving, so a later request begins anew.
 
         ``offered``: the versions that IMDS has named in its refusal.
         """
         if self.found is not None:
             return False
-        asked = self._next.pop(0)
-        if asked == UNSPECIFIED:
-            newer = [each for each in offered if each > self._versions[-1]]  # dates, as texts
-            newest = sorted(newer, reverse=True)[:_MOST_OFFERED]
-            self._next = sorted({*newest, *self._next}, reverse=True)  # the newest first
-        if self._next:
+        refused = self._untried.pop(0)
+        if refused == UNSPECIFIED:
+            # Versions are dates, so their order as texts is that of their age.
+            newer = [version for version in offered if version > self._versions[-1]]
+            newest = sorted(newer, reverse=True)[:_MOST_TRIED]
+            self._untried = sorted({*newest, *self._untried}, reverse=True)
+        if self._untried:
             return True
-        # For the next time: the service may only have been moving.
-        self._next = list(self._versions)
+        self._untried = list(self._versions)
         return False
 
 
@@ -84,7 +92,7 @@ def event_versions(setting: str, tell: Callable[[str], None] = lambda _: None) -
 
 
 def offered_in(content: object) -> tuple[str, ...]:
-    """Return the versions that the error body ``content`` of IMDS names."""
+    """Return the versions that IMDS names in ``content``, the JSON of its refusal."""
     if not isinstance(content, dict):
         return ()
     offered = content.get("newest-versions")

@@ -1,9 +1,9 @@
 """The HTTP client of the Instance Metadata Service.
 
-A request returns a body, or raises :class:`ImdsError`. Must not decide what happens next: it is
-repeated here only with another api-version, or if the server was just closing the connection. Every
-request has one deadline in total, so that a server that sends byte by byte cannot block a poll, and
-every body has a size limit.
+A request returns a body, or raises :class:`ImdsError`. Must not decide what happens next: a request
+is repeated here only with another api-version, or if the server was just closing the connection.
+Each request has one deadline in total, so that a server that sends byte by byte cannot block a
+poll, and each body has a size limit.
 """
 
 import json
@@ -26,13 +26,13 @@ from azure_scheduled_events_exporter.http_client.web_page import is_web_page
 
 from .answer import Answer
 from .api_versions import INSTANCE_API_VERSIONS, UNSPECIFIED, ApiVersions
-from .foreign import foreign
+from .foreign import who_answers_instead
 from .guest_proxy_agent import EVENTS_PATH, INSTANCE_PATH
 from .rate_limiter import RateLimiter
 from .refusal import API_VERSION_FLAG, INSTANCE_NAME_FLAG, refusal
 
 LARGEST_BODY = 1 << 20  # bytes
-_CHUNK = 1 << 16  # bytes that are read at once
+_CHUNK = 1 << 16  # bytes that are read at once, at most
 _HEADERS: Mapping[str, str] = {
     "Metadata": "true",
     "Accept": "application/json",
@@ -46,7 +46,7 @@ _UNKNOWN_VERSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 @dataclass(eq=False)
 class ImdsClient:
-    """Requests to one endpoint over one kept-alive connection.
+    """Sends requests to one endpoint over one connection, which is kept between them.
 
     One thread uses it; any thread may :meth:`stop` it.
 
@@ -56,10 +56,10 @@ class ImdsClient:
             process.
         rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
-        connect_seconds: limit for connecting, because the limit of the whole first request is two
-            minutes.
-        idle_seconds: how long a connection may have been idle to be used again.
-        headers: of the last answer.
+        connect_seconds: limit for connecting. It is much shorter than the limit of the first
+            request, which is two minutes.
+        idle_seconds: a connection that was idle for longer is not used again.
+        headers: those of the last answer.
         reached: whether any request has had an answer, of any status.
     """
 
@@ -79,9 +79,9 @@ class ImdsClient:
         self._pool: HTTPConnectionPool = self._adapter.get_connection_with_tls_context(
             requests.Request("GET", self.endpoint).prepare(), verify=True
         )
-        self._path = urlsplit(self.endpoint).path
-        self._date = ""  # the header of the last answer
-        self._date_at = 0.0  # the monotonic time at which it came
+        self._base_path = urlsplit(self.endpoint).path  # usually ""
+        self._date = ""  # the header Date of the last answer
+        self._date_at = 0.0  # when it came, by time.monotonic()
         self.headers: Mapping[str, str] = {}
         self.reached = False
 
@@ -117,8 +117,8 @@ class ImdsClient:
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
         target = self._target(EVENTS_PATH, self.versions.usable)
-        # Not over a connection that the server may close at this moment: nobody would know whether
-        # the approval has arrived.
+        # A new connection: the server may close the old one at this moment, and nobody would know
+        # whether the approval has arrived.
         self._adapter.drop()
         answer = self._exchange(target, timeout, json.dumps(start).encode())
         if answer.status != HTTPStatus.OK:
@@ -127,7 +127,7 @@ class ImdsClient:
     def server_time(self) -> float | None:
         """Return the time by IMDS' own clock now, Unix seconds.
 
-        It is the Date of the last answer, and the time that has passed since; None without a Date.
+        It is the Date of the last answer plus the time that has passed since; None without a Date.
         """
         try:
             return parsedate_to_datetime(self._date).timestamp() + time.monotonic() - self._date_at
@@ -139,10 +139,17 @@ class ImdsClient:
         self._adapter.stop()
 
     def _target(self, path: str, version: str) -> str:
-        return f"{self._path}{path}" + (f"?api-version={version}" if version != UNSPECIFIED else "")
+        """Return what the request line names: path and query."""
+        if version == UNSPECIFIED:
+            return f"{self._base_path}{path}"
+        return f"{self._base_path}{path}?api-version={version}"
 
     def _get(self, path: str, versions: ApiVersions, timeout: float) -> bytes | None:
-        """Return the body at ``path``, None for a 304, by the first version that IMDS answers."""
+        """Return the body at ``path``, None for a 304; ask until IMDS answers one of ``versions``.
+
+        Raises:
+            ImdsError: IMDS refuses all of them, or a request fails for another reason.
+        """
         ends = time.monotonic() + timeout
         left = timeout
         while True:
@@ -150,33 +157,42 @@ class ImdsClient:
             try:
                 body = self._get_version(path, version, left)
             except ImdsError as error:
-                is_unknown = error.status in _UNKNOWN_VERSION or version == UNSPECIFIED
-                if not is_unknown or not versions.refused(error.offered):
+                may_be_unknown = error.status in _UNKNOWN_VERSION or version == UNSPECIFIED
+                if not may_be_unknown:
+                    raise
+                has_another = versions.refused(error.offered)
+                if not has_another:
                     raise
             else:
                 if version != UNSPECIFIED:
                     versions.answered()
                     return body
-                # This server has answered a request without a version, so it looks at none. Ask
-                # with one all the same.
+                # Only a server that ignores versions answers a request without one. Ask with one
+                # all the same, so that later requests have one.
                 versions.refused()
             left = max(0.0, ends - time.monotonic())
 
     def _get_version(self, path: str, version: str, timeout: float) -> bytes | None:
-        """Return the body at ``path`` by one version, None for a 304; refuse any other answer."""
+        """Return the body at ``path`` by one version, None for a 304.
+
+        Raises:
+            ImdsError: any other answer, or none.
+        """
         answer = self._send(self._target(path, version), timeout)
         if answer.status == HTTPStatus.NOT_MODIFIED:
             return None
-        is_events = path == EVENTS_PATH
-        asked = self.endpoint if is_events else self.endpoint + path
+        asked = self.endpoint  # as messages name what was asked
+        flag = API_VERSION_FLAG
+        if path != EVENTS_PATH:
+            asked = f"{self.endpoint}{path}"
+            flag = INSTANCE_NAME_FLAG
         if answer.status != HTTPStatus.OK:
-            flag = API_VERSION_FLAG if is_events else INSTANCE_NAME_FLAG
             raise refusal(asked, path, answer, version=version, flag=flag)
         if answer.body is None:
             raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
         if is_web_page(answer.headers, answer.body):
             reason = f"{asked} answered with a web page"
-            raise ImdsError(Outcome.INVALID_DOCUMENT, reason, hint=foreign(answer))
+            raise ImdsError(Outcome.INVALID_DOCUMENT, reason, hint=who_answers_instead(answer))
         return answer.body
 
     def _send(self, target: str, timeout: float) -> Answer:
@@ -192,23 +208,29 @@ class ImdsClient:
         return self._exchange(target, max(0.0, ends - time.monotonic()))
 
     def _exchange(self, target: str, timeout: float, content: bytes | None = None) -> Answer:
-        """Send a request when the rate limiter permits it, a POST if it has ``content``.
+        """Send a request when the rate limiter permits it: a GET, or a POST of ``content``.
 
         A connection is kept as long as its answers are 200. The Guest Proxy Agent in front of IMDS
         redirects new connections only, so after a refusal the next request opens one.
         """
         now = time.monotonic()
         slot = self.rate_limiter.reserve(now)
-        if self.wait(slot - now):
+        is_to_end = self.wait(slot - now)
+        if is_to_end:
             raise Stopped
         self._adapter.begin(timeout)
         connect = min(timeout, self.connect_seconds)
+        method = "GET"
+        headers = _HEADERS
+        if content is not None:
+            method = "POST"
+            headers = _POST_HEADERS
         try:
             with self._pool.urlopen(
-                "GET" if content is None else "POST",
+                method,
                 target,
                 content,
-                _HEADERS if content is None else _POST_HEADERS,
+                headers,
                 retries=False,
                 redirect=False,
                 timeout=Timeout(connect=connect, read=timeout),
@@ -225,7 +247,9 @@ class ImdsClient:
         return Answer(response.status, response.reason or "", response.headers, body)
 
     def _read(self, response: BaseHTTPResponse) -> bytes | None:
-        """Return the whole body, or None if it is larger than the limit.
+        """Return the whole body, or None if it is larger than :data:`LARGEST_BODY`.
+
+        Notes that there was an answer, and its time.
 
         Raises:
             ImdsError: the answer was cut off in a way that the libraries treat as complete.
@@ -235,14 +259,14 @@ class ImdsClient:
         )
         if self._adapter.peer_closed:
             # http.client treats end of file inside the headers as their end, so a truncated 200
-            # looks empty.
+            # looks like one with an empty body.
             raise cut_off
         self.reached = True
         self._date = response.headers.get("Date", "")
         self._date_at = time.monotonic()
         if response.status < HTTPStatus.OK:
-            # an interim answer; leaving the body unread closes the connection, and the final answer
-            # with it
+            # An interim answer. Leaving the body unread closes the connection, so that the final
+            # answer is not taken for that to the next request.
             return b""
         body = b""
         for chunk in response.stream(_CHUNK):
@@ -250,12 +274,15 @@ class ImdsClient:
             if len(body) > LARGEST_BODY:
                 return None  # leaving it half read closes the connection
         if response.status == HTTPStatus.OK and not body and "Content-Encoding" in response.headers:
-            # a compressed body that ends before its first byte does not mean "no events"
+            # A compressed body that ends before its first byte does not mean "no events".
             raise cut_off
         return body
 
     def _failure(self, error: Exception, connect: float, timeout: float) -> ImdsError | Stopped:
-        """Return the error for a request that ended with ``error``; limits are in seconds."""
+        """Return what to raise for a request that ended with ``error``.
+
+        ``connect`` and ``timeout`` are its limits, in seconds.
+        """
         if self._adapter.stopped:
             return Stopped()
         causes = list(causes_of(error))

@@ -1,7 +1,7 @@
 """Asks Azure's DHCP server for the address of the metadata service: option 245 of its answer.
 
-Broadcasts a DHCPDISCOVER, which only asks what the server would offer. Must not change the VM's
-network settings or its lease, or use HTTP.
+Broadcasts a DHCPDISCOVER, which only asks what the server would offer, so the VM's network settings
+and its lease stay as they are.
 """
 
 import contextlib
@@ -12,25 +12,25 @@ import socket
 import struct
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from itertools import islice, takewhile
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.logs import facts
 
 ENDPOINT_OPTION = 245
-# RFC 2131, section 2: the operation, xid, seconds and flags, four IP addresses, the hardware
-# address, names; and the cookie after them.
+# RFC 2131, section 2: the first 4 bytes, the transaction id (xid), seconds and flags, four IP
+# addresses, the hardware address, two names; and the cookie that precedes the options.
 _HEADER = struct.Struct("!4s I 2H 16s 16s 192s 4s")
 # The first bytes: request or reply, Ethernet, the length of its addresses; in a request, no hops.
 _REQUEST = bytes((1, 1, 6, 0))
 _REPLY = bytes((2, 1, 6))
 _COOKIE = b"\x63\x82\x53\x63"
 _BROADCAST = 0x8000  # so that the answer reaches every socket on port 68, a DHCP client's and ours
-# Options (code, length, value): DHCPDISCOVER; a parameter list of one; the end.
+# Options, each of code, length and value: the message is a DHCPDISCOVER (53); the answer is to have
+# this one option (55); the end.
 _WANTED = bytes((53, 1, 1, 55, 1, ENDPOINT_OPTION, 255))
 _SMALLEST = 300  # relays drop shorter messages: BOOTP's fixed size, RFC 1542, section 2.1
 _PAD = 0
@@ -44,9 +44,13 @@ _ALTERNATIVE = "or give the address itself, such as --imds.endpoint http://168.6
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How the DHCPDISCOVER is sent, and how long each try pauses and waits.
+    """How the DHCPDISCOVER is sent. The defaults are those of Microsoft's sample.
 
-    The defaults are those of Microsoft's sample.
+    Attributes:
+        bind: address and port from which it is sent, and at which the answer arrives.
+        destination: address and port to which it is sent.
+        pauses: seconds to wait before each try; there are as many tries.
+        answer_seconds: how long each try waits for an answer.
     """
 
     bind: tuple[str, int] = ("0.0.0.0", 68)  # noqa: S104 - a broadcast answer arrives nowhere else
@@ -64,37 +68,51 @@ def build_discover(xid: int, mac: bytes) -> bytes:
 def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
     """Return option 245 of an answer to the request with this ``xid`` and ``mac``.
 
-    None if the answer does not have it.
+    None if the answer does not have it; the last one if it has several.
 
-    Raises ValueError: it is no such answer.
+    Raises ValueError: ``message`` is no answer to that request, or is cut off.
     """
     if len(message) < _HEADER.size:
         raise ValueError("too short for a DHCP message")
-    head, its_xid, _, _, _, hardware, _, cookie = _HEADER.unpack_from(message)
-    if (head[:3], its_xid, hardware[: len(mac)], cookie) != (_REPLY, xid, mac, _COOKIE):
+    first, its_xid, _, _, _, hardware, _, cookie = _HEADER.unpack_from(message)
+    is_dhcp_reply = first.startswith(_REPLY) and cookie == _COOKIE
+    if not is_dhcp_reply or its_xid != xid or not hardware.startswith(mac):
         raise ValueError("not an answer to this request")
-    options = iter(message[_HEADER.size :])
     found = None
-    for code in takewhile(lambda code: code != _END, options):
-        # Where the message ends before the length, any length above 0 shows that it is cut off.
-        length = 0 if code == _PAD else next(options, 1)
-        value = bytes(islice(options, length))
-        if len(value) < length:
-            raise ValueError(f"option {code} is cut off")
+    for code, value in _options(message[_HEADER.size :]):
         if code == ENDPOINT_OPTION:
             found = value
     return found
 
 
-def endpoint_address(value: bytes | None) -> IPv4Address:
-    """Return the address in the ``value`` of option 245.
+def _options(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the code and the value of each option of a message.
 
-    Raises ValueError: no service can have it. The message follows "the answer".
+    Raises ValueError: an option is cut off.
     """
-    if value is None or len(value) != _ADDRESS_LENGTH:
-        raise ValueError(
-            "has no option 245" if value is None else f"has {len(value)} bytes in option 245, not 4"
-        )
+    position = 0
+    while position < len(content) and content[position] != _END:
+        code = content[position]
+        position += 1
+        if code == _PAD:  # a single byte
+            continue
+        length_and_value = content[position:]
+        if not length_and_value or len(length_and_value) <= length_and_value[0]:
+            raise ValueError(f"option {code} is cut off")
+        length = length_and_value[0]
+        yield code, length_and_value[1 : 1 + length]
+        position += 1 + length
+
+
+def endpoint_address(value: bytes | None) -> IPv4Address:
+    """Return the address in the ``value`` of option 245, None if the answer has no such option.
+
+    Raises ValueError: no service can have it. Its message is to follow the words "the answer".
+    """
+    if value is None:
+        raise ValueError("has no option 245")
+    if len(value) != _ADDRESS_LENGTH:
+        raise ValueError(f"has {len(value)} bytes in option 245, not 4")
     address = IPv4Address(value)
     if value[0] == 0 or address.is_multicast or address.is_reserved or address.is_loopback:
         raise ValueError(f"names {address} in option 245, which is no address of another machine")
@@ -103,7 +121,7 @@ def endpoint_address(value: bytes | None) -> IPv4Address:
 
 def _hardware_address() -> bytes:
     """Return the MAC address of the first network card on Linux, elsewhere that of any card."""
-    for card in sorted(Path("/sys/class/net").glob("*/device")):
+    for card in sorted(Path("/sys/class/net").glob("*/device")):  # virtual ones have no device
         with contextlib.suppress(OSError, ValueError):  # gone meanwhile, or of another kind
             mac = bytes.fromhex((card.parent / "address").read_text("ascii").replace(":", " "))
             if len(mac) == _MAC_LENGTH and any(mac):
@@ -121,8 +139,9 @@ def ask_dhcp(
 ) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
-    All tries use one transaction id, so that a late answer still counts. ``wait`` and ``log`` are
-    as for ``discovery.discover``. Without ``mac``, it is that of the first network card.
+    All tries use one transaction id, so that an answer to an earlier try still counts. ``wait`` and
+    ``log`` are as for ``discovery.discover``. If ``mac`` is None, it is that of the first network
+    card.
 
     Raises:
         Stopped: ``wait`` returned True.
@@ -166,8 +185,10 @@ def _answer(
 
     Raises:
         ExporterError: there were only answers without a usable option, so another try is useless.
+        OSError: the socket cannot receive.
+        Stopped: ``wait`` returned True.
     """
-    useless = ""
+    useless = ""  # what was wrong with the last answer without a usable option
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         if wait(0):
@@ -200,8 +221,8 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         with contextlib.suppress(OSError):
             dhcp.bind(address)
             return dhcp
-        # Only as a second try: of sockets that share the port so, one may receive the packets of
-        # another.
+        # The port is in use. SO_REUSEPORT is only the second try: of sockets that share the port in
+        # that way, one may receive the packets of another.
         dhcp.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_REUSEPORT", socket.SO_REUSEADDR), 1)
         dhcp.bind(address)
     except OSError as error:

@@ -1,11 +1,10 @@
 """Finds the metadata service of a VM without a virtual network: ``--imds.endpoint discover``.
 
 Such a VM (cloud service, classic) does not have the service at the usual address; Azure's DHCP
-server names it in option 245. Lease files of a DHCP client are read first; without a result, a
-DHCPDISCOVER is broadcast, again and again for some minutes.
+server names it in option 245. The lease files of DHCP clients are read first. If none has the
+option, a DHCPDISCOVER is broadcast (``imds.dhcp``), several times within some minutes.
 
-Must not use HTTP or decide when to look. Nothing in a DHCP answer is signed: docs/discovery.md has
-what is trusted.
+Nothing in a DHCP answer is signed: docs/discovery.md has what is trusted.
 """
 
 import glob
@@ -30,9 +29,9 @@ DEFAULT_LEASE_FILES = (
     "/var/lib/NetworkManager/dhclient-*.lease",
 )
 _NETWORKD_OPTION = re.compile(r"^OPTION_245=([0-9a-fA-F]{8})[ \t\r]*$", re.MULTILINE)
-"""``OPTION_245=a83f8110``."""
+"""``OPTION_245=a83f8110`` in a file of systemd-networkd."""
 
-# The man page dhclient.leases(5) has the format of these three.
+# The three expressions below are for the files of dhclient; see its man page dhclient.leases(5).
 _LEASE = re.compile(r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE)
 """``lease {``, indented lines, and ``}``."""
 
@@ -68,41 +67,49 @@ def discover(
         Stopped: ``wait`` returned True.
         ExporterError: the address cannot be found; the message has the reason and what to do.
     """
-    found = chain.from_iterable(map(glob.iglob, lease_files))
-    names = {name for name in found if Path(name).is_file()}
-    newest_first = sorted(map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in newest_first:
+    for path in _newest_first(lease_files):
         try:
             text = read(path).decode("latin-1")  # which takes any bytes
             value = address_from_lease(text, time.time())
-            address = None if value is None else endpoint_address(value)
+            if value is None:
+                continue
+            address = endpoint_address(value)
         except (UsageError, ValueError) as error:
             log.warning("lease file skipped", extra=facts(path=path, error=str(error)))
             continue
-        if address is not None:
-            log.info(
-                "DHCP option 245 found in a lease file",
-                extra=facts(address=str(address), path=path),
-            )
-            return f"http://{address}"
+        log.info(
+            "DHCP option 245 found in a lease file",
+            extra=facts(address=str(address), path=path),
+        )
+        return f"http://{address}"
     return f"http://{ask_dhcp(wait, log, exchange or Exchange(), mac)}"
+
+
+def _newest_first(patterns: Iterable[str]) -> list[Path]:
+    """Return the files that match one of these glob patterns, the newest first."""
+    names = set(chain.from_iterable(map(glob.iglob, patterns)))
+    files = [path for path in map(Path, names) if path.is_file()]
+    return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def address_from_lease(text: str, now: float) -> bytes | None:
     """Return the bytes of option 245 in a lease file, None when it has none.
 
-    A dhclient file holds every lease since the client's start: the last one that has the option and
-    has not expired at ``now`` (Unix seconds) wins. systemd-networkd removes its file with the
-    lease.
+    A dhclient file holds every lease since the client's start, the newest last. The last lease
+    counts that has the option and has not expired at ``now`` (Unix seconds). systemd-networkd
+    removes its file with the lease.
     """
     networkd = _NETWORKD_OPTION.findall(text)
     if networkd:
         return bytes.fromhex(networkd[-1])
     found = None
-    moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))  # compared as text
+    moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))  # as text, as a lease has it
     for lease in _LEASE.findall(text):
         option = _OPTION.search(lease)
         expiry = _EXPIRY.search(lease)
-        if option and expiry and (expiry[1] is None or expiry[1] > moment):  # None: never
+        if option is None or expiry is None:
+            continue
+        expires_at = expiry[1]  # None if it never does
+        if expires_at is None or expires_at > moment:
             found = bytes(int(part, 16) for part in option[1].split(":"))
     return found

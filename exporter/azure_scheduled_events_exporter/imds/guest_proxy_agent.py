@@ -1,10 +1,10 @@
 """Azure's Guest Proxy Agent, which may stand between the programs of a VM and IMDS.
 
-Knows what its refusals look like, and what somebody has to allow. Sends nothing.
+Recognizes its refusals, and says what somebody has to allow. Sends nothing.
 
 With the Metadata Security Protocol, eBPF redirects each new connection to IMDS to this agent, which
-runs on the same VM. In the mode Enforce it refuses a process that its rules do not name. All of its
-own answers have an empty body.
+runs on the same VM. In the mode Enforce it refuses a process that its rules do not name. All of the
+agent's own answers have an empty body.
 
 Source: https://github.com/Azure/GuestProxyAgent (proxy_agent/src/proxy/proxy_server.rs)
 """
@@ -28,8 +28,10 @@ NAMELESS = "undefined"
 """The user name that the agent gives to a uid that is not in the VM's /etc/passwd."""
 
 DENIES = f"{NAME} denies it"
+"""What a message says about a refusal to which a rule helps."""
+
 _ACCOUNTS = Path("/etc/passwd")
-_OTHER_CAUSES: Mapping[int, str] = {
+_NO_RULE_HELPS: Mapping[int, str] = {
     HTTPStatus.UNAUTHORIZED: (
         f"IMDS accepts only requests that {NAME} has signed, and this one bypassed it, so no rule"
         " helps: if the next connection fails too, look at systemctl status azure-proxy-agent"
@@ -42,22 +44,30 @@ _OTHER_CAUSES: Mapping[int, str] = {
         f"{NAME} could not pass it on, so no rule helps: {LOG_FOLDER}/ProxyAgent.log has the reason"
     ),
 }
-"""Its answers to which no rule helps. The 401 is of IMDS itself, to what bypassed the agent."""
+"""The causes of refusals to which no rule helps, by the status.
+
+The 401 comes from IMDS itself, which refuses a request that bypassed the agent.
+"""
 
 
-def is_refusal(status: int, body: bytes) -> bool:
-    """Return whether an answer has the form of a refusal by this agent, or because of it."""
-    return (status == HTTPStatus.FORBIDDEN or status in _OTHER_CAUSES) and not body
+def is_refusal(status: int) -> bool:
+    """Return whether an empty answer with this ``status`` is a refusal by the agent.
+
+    Or, of a 401, by IMDS because of the agent.
+    """
+    return status == HTTPStatus.FORBIDDEN or status in _NO_RULE_HELPS
 
 
 def hint(status: int, path: str) -> str:
-    """Return the cause of a refusal of ``path`` with this ``status``, and what helps.
+    """Return the cause of a refusal of ``path``, and what helps.
 
-    Only for a status of :func:`is_refusal`.
+    ``status`` is one for which :func:`is_refusal` is true.
     """
     if status != HTTPStatus.FORBIDDEN:
-        return f"{_OTHER_CAUSES[status]}, see {PAGE}"
-    if path == INSTANCE_PATH:  # a rule takes its path from every user whom it does not name
+        return f"{_NO_RULE_HELPS[status]}, see {PAGE}"
+    if path == INSTANCE_PATH:
+        # A rule for a path denies it to all users that no rule names. Programs of other users need
+        # this path too.
         return (
             f"{DENIES}: add no rule for {path}, which would take it from other programs, but set"
             " --instance.name to this VM's name as it appears in Resources, and restart the"
@@ -67,10 +77,10 @@ def hint(status: int, path: str) -> str:
 
 
 def own_user(accounts: Path = _ACCOUNTS) -> str:
-    """Return the user of this process, as a rule of the agent has to name it.
+    """Return the name of this process' user, as a rule of the agent has to have it.
 
-    The agent reads the file ``accounts`` alone. The system's own look-up also knows the users that
-    systemd makes for a service with ``DynamicUser=yes``.
+    Only the file ``accounts`` is read, because the agent reads nothing else. The system's own
+    look-up would also find the users that systemd makes for a service with ``DynamicUser=yes``.
     """
     if sys.platform == "win32":
         return os.environ.get("USERNAME", NAMELESS)
@@ -79,7 +89,10 @@ def own_user(accounts: Path = _ACCOUNTS) -> str:
         lines = accounts.read_text("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    for fields in (line.split(":") for line in lines):  # name, password, uid and more, or less
-        if fields[2:3] == [str(uid)]:
-            return fields[0]
+    for line in lines:
+        name, _, more = line.partition(":")  # name:password:uid:…
+        _, _, more = more.partition(":")
+        uid_text, _, _ = more.partition(":")
+        if uid_text == str(uid):
+            return name
     return f"{NAMELESS} (uid {uid}, which has no name in {accounts})"

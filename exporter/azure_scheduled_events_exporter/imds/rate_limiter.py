@@ -1,8 +1,7 @@
 """The limit on requests to IMDS that all parts of the process share.
 
-Reads no clock: times are arguments, in seconds of the monotonic clock.
-
-IMDS answers 429 to more than 5 requests a second from one VM, all its clients together.
+IMDS answers 429 to more than 5 requests a second from one VM, all its clients together. Reads no
+clock: times are arguments, in seconds of the monotonic clock.
 """
 
 import threading
@@ -18,34 +17,38 @@ class RateLimiter:
     def __init__(self, limit: int = 4, window: float = 1.1) -> None:
         self._limit = limit
         self._window = window
-        self._sent: deque[float] = deque(maxlen=limit)  # the last slots, the newest last
+        # The times of the last requests, the newest last; also of those that wait for theirs.
+        self._slots: deque[float] = deque(maxlen=limit)
         self._lock = threading.Lock()
 
     @property
     def spacing(self) -> float:
-        """The seconds between requests that are sent as often as possible at an even rate."""
+        """The shortest time between requests, in seconds, at which none has to wait."""
         return self._window / self._limit
 
     def reserve(self, now: float) -> float:
-        """Reserve the next free slot; return its time, ``now`` or later.
+        """Reserve the next free slot: the time of a request, ``now`` or later.
 
-        The caller waits until then.
+        The caller waits until then before it sends the request.
         """
         with self._lock:
-            slot = max(now, self._sent[-1]) if self._sent else now
-            if len(self._sent) == self._sent.maxlen:
-                slot = max(slot, self._sent[0] + self._window)
-            self._sent.append(slot)
+            slot = now
+            if self._slots:
+                slot = max(slot, self._slots[-1])  # requests are sent in the order of their calls
+            if len(self._slots) == self._slots.maxlen:
+                slot = max(slot, self._slots[0] + self._window)
+            self._slots.append(slot)
             return slot
 
     def arrived(self, slot: float, now: float) -> None:
-        """Move ``slot`` to ``now``, when its request has ended, and so has arrived for certain.
+        """Move ``slot`` to ``now``, because its request has just ended.
 
-        IMDS counts arrivals: if a request is delayed on its way, it arrives together with requests
-        that were sent long after it.
+        IMDS counts arrivals. A request that is delayed on its way may arrive together with requests
+        that were sent long after it. When it has ended, it has arrived for certain.
         """
         with self._lock:
-            if slot in self._sent:  # not if as many later requests have come as are remembered
-                self._sent.remove(slot)
-                self._sent.append(max(slot, now))
-                self._sent = deque(sorted(self._sent), self._sent.maxlen)
+            if slot not in self._slots:  # later requests have pushed it out
+                return
+            self._slots.remove(slot)
+            self._slots.append(max(slot, now))
+            self._slots = deque(sorted(self._slots), self._slots.maxlen)

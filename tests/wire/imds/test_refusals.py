@@ -50,6 +50,12 @@ def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
         assert_one_line(message)
 
 
+def test_a_body_that_is_too_large_is_not_empty(serve: Serve) -> None:
+    """Only an empty refusal is the agent's: one with more than 1 MiB comes from elsewhere."""
+    reply = answer(b"x" * ((1 << 20) + 1), "403 Forbidden")
+    assert AGENT not in str(failure(client_of(serve(always(reply)).url)))
+
+
 def test_no_rule_for_the_instance_data(serve: Serve) -> None:
     """A rule would take the instance data from other programs: the name is to be set instead."""
     with pytest.raises(ImdsError) as caught:
