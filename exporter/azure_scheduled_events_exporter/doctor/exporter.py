@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.messages import plain
 from azure_scheduled_events_exporter.http_server.web_config import load
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.polling.liveness import HANGS
 
 from .api import Api, WrongAnswerError
@@ -163,7 +164,7 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     journal = state.get("journal", {})
     if journal.get("up"):
         return ok("exporter-journal", "The exporter writes its journal.")
-    if config.journal_path == "memory":
+    if config.journal_path == MEMORY:
         return note("exporter-journal", "The exporter keeps its journal in memory, as configured.")
     errors = journal.get("errors")
     sentence = f"The exporter's journal is not on disk ({errors} attempts to write it failed)."

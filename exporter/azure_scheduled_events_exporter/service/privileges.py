@@ -43,9 +43,12 @@ _LOOK_SECONDS = 0.005  # how often it looks meanwhile
 _PR_SET_KEEPCAPS = 8
 _PR_SET_NO_NEW_PRIVS = 38
 _CAP_DAC_OVERRIDE = 1 << 1
+_CAP_DAC_READ_SEARCH = 1 << 2
+_CAP_SETGID = 1 << 6
+_CAP_SETUID = 1 << 7
 _CAP_NET_BIND_SERVICE = 1 << 10
-_CAPS_FOR_FOLDER_OWNER = 1 << 2 | 1 << 6 | 1 << 7
-"""DAC_READ_SEARCH, SETGID and SETUID, without which ``journal.disk.folder_owner`` has no effect."""
+_CAPS_FOR_FOLDER_OWNER = _CAP_DAC_READ_SEARCH | _CAP_SETGID | _CAP_SETUID
+"""What ``journal.disk.folder_owner`` needs to open files as another user."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
