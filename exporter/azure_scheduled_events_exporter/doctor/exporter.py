@@ -180,16 +180,19 @@ def _pushes(config: Config, accepted: list[float]) -> Finding:
 
     ``accepted`` has a 1 or a 0 for each Alertmanager to which the running exporter pushes.
     """
-    check = "exporter-deliveries"
     if 0 in accepted:
         sentence = "The exporter cannot push alerts to Alertmanager."
-        return wrong(check, sentence, "Correct --alertmanager.url; the log has the reason.")
+        return wrong(
+            "exporter-deliveries", sentence, "Correct --alertmanager.url; the log has the reason."
+        )
     if accepted:
-        return ok(check, "Alertmanager accepted the last push.")
+        return ok("exporter-deliveries", "Alertmanager accepted the last push.")
     if config.alertmanager_url:
         sentence = "The exporter pushes no alerts, although --alertmanager.url is set."
-        return wrong(check, sentence, "Restart it to read that.")
-    return note(check, "The exporter pushes no alerts: --alertmanager.url is not set.")
+        return wrong("exporter-deliveries", sentence, "Restart it to read that.")
+    return note(
+        "exporter-deliveries", "The exporter pushes no alerts: --alertmanager.url is not set."
+    )
 
 
 def _certificate(config: Config) -> Findings:
