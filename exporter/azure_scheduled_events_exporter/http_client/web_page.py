@@ -22,9 +22,9 @@ _BEGINNING = 2048  # bytes of a body that are looked at
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
     """Return whether an answer is a web page, and not that of an API.
 
-    ``headers`` must ignore the case of their names. The type alone tells too little: some servers
-    give none or another one to a page, and some web frameworks give that of a page to an empty
-    answer.
+    ``headers`` must ignore the case of their names. Content-Type alone tells too little: some
+    servers send a page without it or with another one, and some web frameworks send an empty answer
+    with that of a page.
     """
     text = body.removeprefix(BOM_UTF8)
     if _HTML.match(text[:_BEGINNING]):

@@ -8,7 +8,7 @@ Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-conf
 
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
@@ -25,7 +25,6 @@ _HEADERS = (
     "X-Frame-Options",
     "X-XSS-Protection",
 )
-_TOP = ("tls_server_config", "http_server_config", "basic_auth_users")
 # After the version comes the cost, from bcrypt's least; at 14 a check takes a second, and each step
 # doubles it. Then come 22 characters of salt and 31 of hash. Of the salt's 132 bits, 128 are used,
 # so its last character has four possible values.
@@ -48,7 +47,7 @@ class WebConfig:
 
     @property
     def summary(self) -> str:
-        """What this configuration turns on, in words for the log; it contains no secret."""
+        """What this configuration turns on, in words for people; it contains no secret."""
         users = "no users"
         if self.users:
             names = ", ".join(name.decode() for name in self.users)
@@ -66,16 +65,24 @@ def load(path: Path) -> WebConfig:
             settings, or this machine cannot check passwords.
     """
     top = yaml_file.load(path)
-    tls, http, users = (top.section(name) for name in _TOP)  # None for one that is absent
+    tls_section = top.section("tls_server_config")
+    http_section = top.section("http_server_config")
+    users_section = top.section("basic_auth_users")
     top.finish()
-    if tls is None and http is None and users is None:
+    if tls_section is None and http_section is None and users_section is None:
         # A file that was emptied by accident must not disable authentication.
-        raise top.error(f"has no settings: write {', '.join(_TOP)}, or do without the file")
-    return WebConfig(
-        tls=None if tls is None else tls_of(tls, path.parent),
-        users={} if users is None else _users(users),
-        headers=_headers(http) if http else (),
-    )
+        raise top.error(
+            "has no settings: write tls_server_config, http_server_config, basic_auth_users, or do"
+            " without the file"
+        )
+    config = WebConfig()
+    if tls_section is not None:
+        config = replace(config, tls=tls_of(tls_section, path.parent))
+    if users_section is not None:
+        config = replace(config, users=_users(users_section))
+    if http_section is not None:
+        config = replace(config, headers=_headers(http_section))
+    return config
 
 
 def _tls_summary(tls: Tls | None) -> str:
