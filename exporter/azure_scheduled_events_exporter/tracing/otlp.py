@@ -26,10 +26,9 @@ from azure_scheduled_events_exporter.http_client.sessions import Session
 
 from .answers import CollectorAdapter
 from .export import Export, ExportResult
-from .variables import timeout_obstacle
+from .variables import TRACES_PATH, timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
-_TRACES_PATH = "/v1/traces"
 _USUAL_TIMEOUT = 10.0  # seconds, as in OpenTelemetry's specification
 
 LONGEST_EXPORT_SECONDS = 60.0
@@ -53,7 +52,7 @@ class OtlpSender:
         # The exporter takes what is None from the variables.
         url = None
         if endpoint is not None:
-            url = endpoint.rstrip("/").removesuffix(_TRACES_PATH) + _TRACES_PATH
+            url = endpoint.rstrip("/").removesuffix(TRACES_PATH) + TRACES_PATH
         timeout = None
         if timeout_obstacle(os.environ):
             timeout = _USUAL_TIMEOUT

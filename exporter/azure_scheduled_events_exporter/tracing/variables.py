@@ -17,8 +17,10 @@ from urllib.parse import unquote, urlsplit
 
 from azure_scheduled_events_exporter.http_client.address import checked
 
+TRACES_PATH = "/v1/traces"
+"""What the address of a collector ends with, for traces."""
+
 _PROTOCOL = "http/protobuf"
-_TRACES_PATH = "/v1/traces"
 _LONGEST_TIMEOUT = 3600.0  # seconds; a larger number was meant as milliseconds
 _EXPORTERS = ("otlp", "otlp_proto_http", "none")
 _COMPRESSIONS = ("none", "gzip", "deflate")
@@ -58,7 +60,9 @@ def is_wanted(endpoint: str | None, environment: Mapping[str, str]) -> bool:
 
 def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
     """Return whether spans are sent: to ``endpoint``, or by variables with which that can work."""
-    return is_wanted(endpoint, environment) and (bool(endpoint) or not obstacles(environment))
+    if not is_wanted(endpoint, environment):
+        return False
+    return bool(endpoint) or not obstacles(environment)
 
 
 def obstacles(environment: Mapping[str, str]) -> list[str]:
@@ -73,7 +77,7 @@ def obstacles(environment: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """A variable that has effect."""
+    """A variable that has effect, and its value; ``""`` if it is unset."""
 
     name: str
     text: str
@@ -168,7 +172,8 @@ def _headers(environment: Mapping[str, str]) -> str:
 def doubts(environment: Mapping[str, str]) -> list[str]:
     """Return warnings about variables that do not do what they seem to do.
 
-    They have no effect here or in OpenTelemetry's SDK, or name a file that does not exist.
+    They have no effect here or in OpenTelemetry's SDK, lead to another address than one would
+    think, or name a file that does not exist.
     """
     return [
         *_unknown(environment),
@@ -211,7 +216,7 @@ def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
 def _paths(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield warnings about the address that OpenTelemetry's SDK makes of a variable.
 
-    It adds the path to one of the two variables only.
+    It adds the path to the general variable, and nothing to the one for traces.
     """
     traces = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
     base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
@@ -222,11 +227,11 @@ def _paths(environment: Mapping[str, str]) -> Iterator[str]:
     if traces and not path:
         yield (
             "environment variable OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: nothing is added to it, so"
-            f" spans go to {_TRACES_PATH} only if you write that"
+            f" spans go to {TRACES_PATH} only if you write that"
         )
-    if base and not traces and path.endswith(_TRACES_PATH):
+    if base and not traces and path.endswith(TRACES_PATH):
         yield (
-            f"environment variable OTEL_EXPORTER_OTLP_ENDPOINT: {_TRACES_PATH} is added to it, so"
+            f"environment variable OTEL_EXPORTER_OTLP_ENDPOINT: {TRACES_PATH} is added to it, so"
             " leave it out"
         )
 
@@ -239,11 +244,9 @@ def _missing(environment: Mapping[str, str]) -> Iterator[str]:
 
 def missing_files(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the files that do not exist, by the variables that name them."""
-    effective = (
-        _variable(name, environment) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
-    )
-    return {
-        found.name: found.text
-        for found in effective
-        if found.text and not os.path.exists(found.text)  # noqa: PTH110 - any text
-    }
+    missing = {}
+    for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
+        found = _variable(name, environment)
+        if found.text and not os.path.exists(found.text):  # noqa: PTH110 - any text
+            missing[found.name] = found.text
+    return missing
