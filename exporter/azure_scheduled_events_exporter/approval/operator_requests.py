@@ -24,9 +24,8 @@ _ACCEPTED = "accepted"
 _REFUSED = "approval refused"
 _NOT_SENT = "approval not sent"  # there was no connection to IMDS
 _NO_ANSWER = "approval without an answer"  # IMDS may have accepted it
-_UNCERTAIN_ANSWER = (  # a server failed, or answered with an unknown status
-    "approval without a certain answer"
-)
+# A server failed, or answered with an unknown status.
+_UNCERTAIN_ANSWER = "approval without a certain answer"
 _STARTED = "it has started already"
 _APPROVED = "it is approved already, by "
 _LOOK = "look at it and approve again"

@@ -48,15 +48,20 @@ class Action(StrEnum):
 class Range:
     """Numbers that are ``at_least`` one bound and ``below`` another.
 
-    Without bounds, any number, and also none.
+    Without bounds, it holds any number, and also the events that have none.
     """
 
     at_least: float = -math.inf
     below: float = math.inf
 
     def holds(self, value: float | None) -> bool:
-        """Return whether ``value`` is in the range; None for an event that has none."""
-        return self == Range() or (value is not None and self.at_least <= value < self.below)
+        """Return whether ``value`` is in the range.
+
+        It is None for an event that has no such value, which only a range without bounds holds.
+        """
+        if value is None:
+            return self == Range()
+        return self.at_least <= value < self.below
 
     def contains(self, other: "Range", lowest: float) -> bool:
         """Return whether all values of ``other`` from ``lowest`` on are in the range.
@@ -74,8 +79,8 @@ class Match:
         duration: announced impact in seconds; with ``unknown_duration``, the rule is for events
             that announce none.
         resources: number of VMs in Resources, the largest that a document has shown.
-        notice_left: seconds until NotBefore, as last shown; no range matches an event that never
-            had one.
+        notice_left: seconds until NotBefore, as last shown; no range with a bound matches an event
+            that never had a NotBefore.
     """
 
     event_type: frozenset[str] | None = None
@@ -107,7 +112,9 @@ class Match:
 
     def allows_duration(self, seconds: float | None) -> bool:
         """Return whether the rule matches events with this announced duration, or with None."""
-        return seconds is None if self.unknown_duration else self.duration.holds(seconds)
+        if self.unknown_duration:
+            return seconds is None
+        return self.duration.holds(seconds)
 
     @property
     def fewest_resources(self) -> int:
@@ -132,13 +139,16 @@ class Rule:
     """One rule of a policy.
 
     Attributes:
-        name: for the log; line: its line in the policy file.
+        name: for the log and the pages.
+        match: the events that it decides about.
+        action: whether it approves or holds them. What follows is for rules that approve.
         after: seconds to wait since the event was first seen.
         leader_only: whether the VMs of Resources take turns, the first one first; None: if there
             are several.
         takeover: seconds that each of them waits for the one before it. A VM outside Resources
             waits for all of them, and then for a fraction of ``takeover``, computed from its name.
         dry_run: decide and log, but send nothing.
+        line: its line in the policy file; 0 in a built-in policy.
     """
 
     name: str

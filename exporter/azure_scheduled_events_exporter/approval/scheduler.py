@@ -184,12 +184,12 @@ class ApprovalScheduler:
             throttled: whether that answer was a 429.
         """
         event_id = attempted.life.event_id
-        if is_refusal and not throttled:
-            self._refused = event_id  # counted with the next document
-        elif is_refusal:
+        if not is_refusal:
+            self.counts[ApprovalOutcome.ERROR] += 1
+        elif throttled:
             self.counts[ApprovalOutcome.REJECTED] += 1
         else:
-            self.counts[ApprovalOutcome.ERROR] += 1
+            self._refused = event_id  # counted with the next document
         pause = _FIRST_RETRY_SECONDS
         before = self._retries.get(event_id)
         if before is not None:

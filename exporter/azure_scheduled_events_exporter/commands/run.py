@@ -13,7 +13,7 @@ from .settings import config_of
 def run(parsed: argparse.Namespace) -> int:
     """Serve and poll; return the exit status. Raises ExporterError: it cannot start."""
     ending = Ending()
-    with ending.on_signals():  # before anything that takes time
+    with ending.on_signals():  # before anything that takes time, when a signal may come already
         from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - takes a third of a second
 
         config = config_of(parsed)

@@ -46,13 +46,16 @@ def add_settings(
             accepted all the same, because files and variables of a service have them.
     """
     for group, words in GROUPS.items():
-        chosen = [setting for setting in SETTINGS if setting.flag.partition(".")[0] in words]
-        added = parser.add_argument_group(f"settings: {group}") if group in groups else parser
-        for each in chosen:
-            default = defaults.get(each.flag, each.default)
-            text = each.help + (f" (default {default})" if default else "")
-            is_shown = group in groups and each.flag not in hidden
-            _add(added, each.flag, each.metavar, text if is_shown else "")
+        section = parser.add_argument_group(f"settings: {group}") if group in groups else parser
+        for setting in SETTINGS:
+            first_word = setting.flag.partition(".")[0]
+            if first_word not in words:
+                continue
+            text = ""
+            if group in groups and setting.flag not in hidden:
+                default = defaults.get(setting.flag, setting.default)
+                text = f"{setting.help} (default {default})" if default else setting.help
+            _add(section, setting.flag, setting.metavar, text)
     files = parser.add_argument_group("settings: files")
     file_texts = {
         CONFIG_FILE_FLAG: "Configuration file (YAML).",

@@ -122,6 +122,7 @@ def _choice(*choices: str) -> Callable[[str], str]:
 
 
 def _log_level(text: str) -> str:
+    """Check a level of the log; ``warn`` is the same as ``warning``."""
     return _choice(*LEVELS)("warning" if text == "warn" else text)  # Prometheus' name for it
 
 

@@ -28,11 +28,11 @@ from azure_scheduled_events_exporter.http_server.listen_address import parse_lis
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.times import parse_duration
 
+from .alertmanager import DrilledAlertmanager
 from .event import Drill, say
 from .inhibition import check_inhibition
 from .maintenance_labels import of_loaded_rules, of_rendered_rules, queries
 from .story import alert_of_story, story_of
-from .team import Team
 
 DESCRIPTION: Final = (
     "Test your paging: raise an alert that is labeled as a drill and measure how long the page"
@@ -190,7 +190,7 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 _raise_alert(drill, flags)
     except AlertmanagerError as error:
-        raise ExporterError(f"Alertmanager at {drill.team.shown}: {error}") from None
+        raise ExporterError(f"Alertmanager at {drill.alertmanager.shown}: {error}") from None
     return 0
 
 
@@ -237,27 +237,27 @@ def _drill(flags: Mapping[str, Any]) -> Drill:
     # `check` also reads the files that settings name, as an exporter does at its start.
     catalog = alert_push.check(resolve(_exporter_settings(flags), {}))
     alert = alert_of_story(story, catalog)
-    team = Team(
+    alertmanager = DrilledAlertmanager(
         flags["alertmanager"],
         flags[_HTTP_CONFIG],
         min(flags["timeout"], TIMEOUT_SECONDS),  # of one request, which must not take longer
     )
     return Drill(
-        team,
+        alertmanager,
         story,
         alert,
         settings=_alert_settings(flags[_VALUES]),
-        doctor=_doctor_command(team, flags),
+        doctor=_doctor_command(alertmanager, flags),
         timeout=flags["timeout"],
         keep=flags["keep"],
     )
 
 
-def _doctor_command(team: Team, flags: Mapping[str, Any]) -> str:
+def _doctor_command(alertmanager: DrilledAlertmanager, flags: Mapping[str, Any]) -> str:
     """Return the command that checks the same Alertmanager with the same files."""
     files = [(name, flags[name]) for name in (_HTTP_CONFIG, _VALUES) if flags[name] is not None]
     more = "".join(f" --{name} {shlex.quote(file)}" for name, file in files)
-    return f"azure-scheduled-events-exporter doctor --alertmanager {team.shown}{more}"
+    return f"azure-scheduled-events-exporter doctor --alertmanager {alertmanager.shown}{more}"
 
 
 def _alert_settings(values: str | None) -> Settings:
@@ -284,7 +284,7 @@ def _inhibit(drill: Drill, flags: Mapping[str, Any]) -> None:
     else:
         api = Api(f"--{_PROMETHEUS}", url, _prometheus_http(flags))
         labels = of_loaded_rules(api, own)
-    check_inhibition(drill.team, own, labels, drill.timeout, doctor=drill.doctor)
+    check_inhibition(drill.alertmanager, own, labels, drill.timeout, doctor=drill.doctor)
     if url is None:
         say(
             "Not tested: whether your loaded rules yield these values for the VM. Add --prometheus"
@@ -302,7 +302,7 @@ def _prometheus_http(flags: Mapping[str, Any]) -> HttpConfig | None:
 
 def _raise_alert(drill: Drill, flags: Mapping[str, Any]) -> None:
     """Raise the alert of an event in the way that the flags choose."""
-    drill.team.sent()  # so that a wrong address is reported before anything starts
+    drill.alertmanager.sent()  # so that a wrong address is reported before anything starts
     address = flags["exporter.listen-address"]
     if flags["push"]:
         drill.push(_exporter_settings(flags))

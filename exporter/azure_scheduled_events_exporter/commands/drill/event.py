@@ -21,8 +21,8 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 from azure_scheduled_events_exporter.times import format_duration
 
+from .alertmanager import DrilledAlertmanager, HeldAlert, Sent
 from .story import DRILL, watched
-from .team import HeldAlert, Sent, Team
 
 KEPT_SECONDS: Final = 300
 """For how long Alertmanager keeps a posted alert that nobody resolves."""
@@ -64,7 +64,7 @@ class Drill:
     Each way raises it, measures its page and takes it back.
 
     Attributes:
-        team: the Alertmanager of those who are to be paged.
+        alertmanager: the Alertmanager of those who are to be paged.
         story: the event.
         alert: that of the event.
         settings: those of the alerts, which say what a severity does.
@@ -73,7 +73,7 @@ class Drill:
         keep: the event goes on, and the alert is not resolved.
     """
 
-    team: Team
+    alertmanager: DrilledAlertmanager
     story: Scenario
     alert: EventAlert
     settings: Settings
@@ -92,14 +92,14 @@ class Drill:
             "description": f'{MARK} {_CONFIRM} The text of a real alert: "{told["description"]}"',
         }
         what = f"{self.alert.name} ({labels['severity']}) for {self._vm}"
-        say(f"drill: {what}, posted to {self.team.shown}")
+        say(f"drill: {what}, posted to {self.alertmanager.shown}")
         begun = self._begin()
         try:
-            self.team.put(labels, texts, ends_in=KEPT_SECONDS)
+            self.alertmanager.put(labels, texts, ends_in=KEPT_SECONDS)
             self._measure(event_id, begun)
         finally:
             if not self.keep:
-                self.team.put(labels, texts, ends_in=0)
+                self.alertmanager.put(labels, texts, ends_in=0)
 
     def push(self, settings: Mapping[str, str]) -> None:
         """Let the exporter of a simulated VM, with these ``settings``, push the alert."""
@@ -146,7 +146,7 @@ class Drill:
 
     def _begin(self) -> _Begun:
         """Begin a measurement."""
-        sent_before = self.team.sent()  # this takes time, which is not to be measured
+        sent_before = self.alertmanager.sent()  # this takes time, which is not to be measured
         return _Begun(time.monotonic(), sent_before)
 
     def _announce(self, simulator: Simulator, what_follows: str) -> str:
@@ -176,9 +176,9 @@ class Drill:
 
         Its exporter would do so three minutes after the event, but has been stopped with the drill.
         """
-        held = self.team.holding(f'event_id="{event_id}"', self.alert.name)
+        held = self.alertmanager.holding(f'event_id="{event_id}"', self.alert.name)
         if held is not None:
-            self.team.put(held.labels, {}, ends_in=0)
+            self.alertmanager.put(held.labels, {}, ends_in=0)
 
     def _measure(self, event_id: str, begun: _Begun) -> None:
         """Print when Alertmanager got the alert and when it notified.
@@ -198,11 +198,13 @@ class Drill:
             )
         before = begun.sent_before
         with long_wait_noticed(self._waiting("Alertmanager to notify somebody")):
-            notified = until(lambda: sorted(self.team.sent().delivered - before.delivered), end)
+            notified = until(
+                lambda: sorted(self.alertmanager.sent().delivered - before.delivered), end
+            )
         if notified:
             say(f"{begun.elapsed}: Alertmanager notified: {', '.join(notified)}")
             time.sleep(_OTHERS_SECONDS)
-        failed = sorted(self.team.sent().failed - before.failed)
+        failed = sorted(self.alertmanager.sent().failed - before.failed)
         if failed:
             raise ExporterError(
                 f"notification failed: {', '.join(failed)}; the log of Alertmanager has the reason"
@@ -232,7 +234,7 @@ class Drill:
                     f" {expected}: {values}"
                 )
             return "ticket"
-        if not self.team.has_route_for(severity):
+        if not self.alertmanager.has_route_for(severity):
             raise ExporterError(
                 f"severity {severity} pages, but no route names it, so the alert went where all"
                 f" others go ({held.shown}). If your rules have words of their own for severities,"
@@ -251,11 +253,12 @@ class Drill:
         Raises ExporterError: it does not have it by the monotonic time ``end``.
         """
         name = self.alert.name
-        with long_wait_noticed(self._waiting(f"{name} to reach {self.team.shown}")):
-            held = until(lambda: self.team.holding(f'event_id="{event_id}"', name), end)
+        with long_wait_noticed(self._waiting(f"{name} to reach {self.alertmanager.shown}")):
+            held = until(lambda: self.alertmanager.holding(f'event_id="{event_id}"', name), end)
         if held is None:
+            limit = format_duration(self.timeout)
             raise ExporterError(
-                f"{name} has not reached {self.team.shown} within {format_duration(self.timeout)}:"
+                f"{name} has not reached {self.alertmanager.shown} within {limit}:"
                 f" run {self.doctor} --prometheus URL, which checks targets, rules and routes"
             )
         return held

@@ -7,22 +7,27 @@ from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import format_duration
 
+from .alertmanager import DrilledAlertmanager, HeldAlert
 from .event import KEPT_SECONDS, MARK, say
 from .maintenance_labels import Labels, shown
 from .story import DRILL
-from .team import HeldAlert, Team
 
 _MATCHER = 'drill="true"'
 """Selects the alerts of drills from those that Alertmanager has."""
 
 
 def check_inhibition(
-    team: Team, own: Labels, maintenance: Labels, timeout: float, *, doctor: str
+    alertmanager: DrilledAlertmanager,
+    own: Labels,
+    maintenance: Labels,
+    timeout: float,
+    *,
+    doctor: str,
 ) -> None:
     """Raise the alert that a VM is in maintenance, then the team's own one, and resolve both.
 
     Args:
-        team: the team's Alertmanager.
+        alertmanager: that of the team.
         own: the labels of the team's alert.
         maintenance: those that the rules give to the alert that its VM is in maintenance. They are
             not copied from ``own``, or nothing that these rules do would be tested.
@@ -38,14 +43,14 @@ def check_inhibition(
     texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
     try:
         # Alertmanager has to know the inhibiting alert first, or the team's own one notifies.
-        team.put(marked, texts, ends_in=KEPT_SECONDS)
-        _held(team, MAINTENANCE, timeout, doctor)
-        team.put(drilled, texts, ends_in=KEPT_SECONDS)
-        found = _held(team, name, timeout, doctor)
+        alertmanager.put(marked, texts, ends_in=KEPT_SECONDS)
+        _held(alertmanager, MAINTENANCE, timeout, doctor)
+        alertmanager.put(drilled, texts, ends_in=KEPT_SECONDS)
+        found = _held(alertmanager, name, timeout, doctor)
     finally:
         # The inhibiting alert is resolved last, or the team's own one could still notify.
         for each in (drilled, marked):
-            team.put(each, texts, ends_in=0)
+            alertmanager.put(each, texts, ends_in=0)
     if not found.is_inhibited:
         raise ExporterError(
             f"{name} ({shown(own)}) is not inhibited while {MAINTENANCE} ({shown(maintenance)})"
@@ -55,14 +60,15 @@ def check_inhibition(
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
 
 
-def _held(team: Team, name: str, timeout: float, doctor: str) -> HeldAlert:
+def _held(alertmanager: DrilledAlertmanager, name: str, timeout: float, doctor: str) -> HeldAlert:
     """Return the drill's alert called ``name`` once Alertmanager has it.
 
     Raises ExporterError: it does not have it after ``timeout`` seconds.
     """
-    found = until(lambda: team.holding(_MATCHER, name), time.monotonic() + timeout)
+    found = until(lambda: alertmanager.holding(_MATCHER, name), time.monotonic() + timeout)
     if found is None:
+        limit = format_duration(timeout)
         raise ExporterError(
-            f"{name} has not reached {team.shown} within {format_duration(timeout)}: run {doctor}"
+            f"{name} has not reached {alertmanager.shown} within {limit}: run {doctor}"
         )
     return found

@@ -44,8 +44,12 @@ class HeldAlert(NamedTuple):
         return ", ".join(self.receivers)
 
 
-class Team(AlertmanagerClient):
-    """One Alertmanager. Every method raises ExporterError if it cannot be asked."""
+class DrilledAlertmanager(AlertmanagerClient):
+    """The Alertmanager that pages the team.
+
+    Every method raises ExporterError if this Alertmanager cannot be reached, or gives another
+    answer than an Alertmanager does.
+    """
 
     def sent(self) -> Sent:
         """Return the number of delivered and failed notifications so far."""
