@@ -1,6 +1,7 @@
-"""The phone of the engineer on call: a webhook that prints notifications and has a page.
+"""The phone of the engineer on call: Alertmanager's webhook, which prints and shows notifications.
 
-Only for the demo; uses only the standard library. Keeps notifications in memory and sends nothing.
+Only for the demo. It uses only the standard library, keeps notifications in memory and sends
+nothing.
 """  # noqa: INP001 - a program, no package
 
 import argparse
@@ -20,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 _KINDS = {"/pager": "PAGE", "/tickets": "TICKET"}
+"""What a notification is, by the path to which it is posted."""
 _RESOLVED = "resolved"
+"""What it is instead if it says that its alerts are over: Alertmanager's word."""
 _RUNBOOK = re.compile(r"/runbooks/([A-Za-z]+\.md)")
 _LONGEST = 1 << 20  # bytes of a notification
 _KEPT = 200  # notifications
@@ -50,7 +53,7 @@ li {{ margin-bottom: .5rem; }}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server of the demo, and what it shows."""
+    """A server of the demo for people, and what it shows."""
 
     url: str
     what: str
@@ -71,11 +74,12 @@ class Notification:
     """What somebody was told.
 
     Attributes:
-        at: when, in UTC.
-        kind: PAGE, TICKET, or that one of them is resolved.
-        name: the alert, without the prefix that all have.
-        summary: its title; description: the rest of its text, empty when it is resolved.
-        links: further pages, by what they are.
+        at: the time of day in UTC.
+        kind: PAGE, TICKET, or resolved.
+        name: the name of the alert, without the prefix that all have.
+        summary: the title of the alert.
+        description: the rest of its text; empty if it is resolved.
+        links: the addresses of further pages, by what they are; none if it is resolved.
     """
 
     at: str
@@ -98,9 +102,11 @@ class Notification:
     @property
     def item(self) -> str:
         """The item of the page."""
-        links = " ".join(_link(url, name) for name, url in self.links.items())
-        what = f"<b>{self.kind}</b> {html.escape(self.name)}: {html.escape(self.summary)}"
-        text = f"{what} {html.escape(self.description)} {links}".rstrip()
+        parts = [f"<b>{self.kind}</b> {html.escape(self.name)}: {html.escape(self.summary)}"]
+        parts.append(html.escape(self.description))
+        for name, url in self.links.items():
+            parts.append(_link(url, name))
+        text = " ".join(parts).rstrip()
         return f'<li class="{self.kind}"><time>{self.at}</time> {text}</li>'
 
 
@@ -114,11 +120,16 @@ class Phone:
     def __init__(self, addresses: Sequence[Address]) -> None:
         self._addresses = addresses
         self._notifications: list[Notification] = []
+        # The kind and the group of alerts of each notification that is not resolved.
         self._current: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def notified(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Print and keep what Alertmanager's webhook posts, unless it repeats an earlier one."""
+        """Print and keep what Alertmanager posts, unless it repeats an earlier notification.
+
+        Raises:
+            AttributeError, LookupError, TypeError: ``body`` is no notification.
+        """
         group = (kind, str(body.get("groupKey")))
         name = body["commonLabels"].get("alertname", "several alerts")
         texts = body["alerts"][0]["annotations"]
@@ -138,7 +149,7 @@ class Phone:
                 description=_plain(texts.get("description", "")),
                 links=self._links(texts),
             )
-            if is_over:
+            if is_over:  # what was to be done is not shown any more
                 told = replace(told, kind=_RESOLVED, description="", links={})
             self._notifications.append(told)
             del self._notifications[:-_KEPT]
@@ -146,12 +157,15 @@ class Phone:
 
     def _links(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the links that lead to a server of the demo."""
-        # An address may end with a view of its page, after a "#". Links need not have it.
-        servers = tuple(each.url.partition("#")[0] for each in self._addresses)
+        servers = []
+        for each in self._addresses:
+            # An address may end with a view of its page, after a "#". Links need not have it.
+            server, _, _ = each.url.partition("#")
+            servers.append(server)
         links = {}
         for name, annotation in (("Runbook", "runbook_url"), ("Dashboard", "dashboard_url")):
             url = texts.get(annotation, "")
-            if url.startswith(servers):
+            if url.startswith(tuple(servers)):
                 links[name] = _plain(url)
         return links
 
@@ -167,23 +181,25 @@ class Phone:
 
 def _plain(text: str) -> str:
     """Return a text in one line, without what a terminal takes for a command."""
-    printable = "".join(each if each.isprintable() else " " for each in text)
-    return " ".join(printable.split())
+    printable = [each if each.isprintable() else " " for each in text]
+    words = "".join(printable).split()
+    return " ".join(words)
 
 
 def _link(url: str, text: str) -> str:
+    """Return a link in HTML."""
     return f'<a href="{html.escape(url)}">{html.escape(text)}</a>'
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the requests of a connection."""
+    """Answers the requests of a connection: notifications, the page, and runbooks."""
 
-    timeout = 10
+    timeout = 10  # seconds without a request, after which the connection is closed
 
     def __init__(self, *arguments: Any, phone: Phone, runbooks: Path) -> None:
         self._phone = phone
         self._runbooks = runbooks
-        super().__init__(*arguments)  # answers the requests of a connection
+        super().__init__(*arguments)  # returns only when all requests are answered
 
     def do_POST(self) -> None:
         """Take a notification of Alertmanager."""
@@ -200,7 +216,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Show the page, or a runbook."""
         if self.path == "/":
-            self._answer(HTTPStatus.OK, self._phone.page(), "text/html", Refresh="3")
+            page = self._phone.page()
+            self._answer(HTTPStatus.OK, page, "text/html", Refresh="3")
             return
         found = _RUNBOOK.fullmatch(self.path)
         if found:
@@ -213,6 +230,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(
         self, status: HTTPStatus, text: str, form: str = "text/plain", **headers: str
     ) -> None:
+        """Send an answer; ``form`` is its media type, and ``headers`` are more headers."""
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", f"{form}; charset=utf-8")
@@ -224,7 +242,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: only notifications are worth a line."""
+        """Print nothing: only notifications are worth a line."""
 
 
 def _addresses(text: str) -> list[Address]:
@@ -252,8 +270,13 @@ def main() -> None:
     handler = partial(Handler, phone=Phone(addresses), runbooks=arguments.runbooks)
     with ThreadingHTTPServer((host, int(port)), handler) as server:
         server.daemon_threads = True
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
+
+        def end(*_: object) -> None:
+            # In a thread, because shutdown() waits for serve_forever(), which this one runs.
+            threading.Thread(target=server.shutdown).start()
+
+        signal.signal(signal.SIGINT, end)
+        signal.signal(signal.SIGTERM, end)
         lines = [each.line for each in addresses]
         print("\n".join(["Look at:", *lines, "Pages and tickets, in UTC:"]), flush=True)
         server.serve_forever(0.2)

@@ -18,13 +18,13 @@ from azure_scheduled_events_exporter.http_server.listen_address import (
     parse_listen_address,
 )
 
-_SECONDS = 2.0  # each without TLS and with it
+_SECONDS = 2.0  # that an attempt may take: there are two, without TLS and with it
 _REQUEST = (
     b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nUser-Agent: healthcheck\r\nConnection:"
     b" close\r\n\r\n"
 )
 _ALIVE = (b"200", b"401", b"429")
-"""Statuses of a living exporter: to ask for a certificate or for patience is an answer too."""
+"""Statuses of a living exporter: it may also demand a login, or refuse too many requests."""
 
 
 def _address() -> ListenAddress:
@@ -44,19 +44,21 @@ def _address() -> ListenAddress:
 
 
 def _status(address: ListenAddress) -> bytes:
-    """Return the status code of the answer; 401 where TLS asks for a certificate of the client.
+    """Return the status code of the answer; 401 if TLS demands a certificate of the client.
 
-    Whether it speaks TLS is tried: it keeps its last valid web configuration, whatever the file
-    has become.
+    Whether the exporter uses TLS is tried, and not read from its web configuration: it keeps the
+    last valid one, whatever the file has become.
 
     Raises:
         OSError: there is no answer.
     """
-    where = address.local.host, address.port
+    where = (address.local.host, address.port)
+    # A server with TLS ends a connection without it at once.
     with socket.create_connection(where, _SECONDS) as plain, suppress(ConnectionError):
-        return _ask(plain)  # a server with TLS ends the connection at once
+        return _ask(plain)
     context = ssl.create_default_context()
-    context.check_hostname = False  # it asks itself; what matters is that there is an answer
+    # Whose certificate it is does not matter: the address is that of this container.
+    context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with context.wrap_socket(
         socket.create_connection(where, _SECONDS), do_handshake_on_connect=False
@@ -65,12 +67,14 @@ def _status(address: ListenAddress) -> bytes:
             connection.do_handshake()
             return _ask(connection)
         except (ssl.SSLError, ConnectionError):
-            if connection.cipher() is None:  # the server has not chosen one
+            # If a cipher was chosen, the server uses TLS and refuses a client without certificate.
+            if connection.cipher() is None:
                 raise
             return b"401"
 
 
 def _ask(connection: socket.socket) -> bytes:
+    """Return the status code that the server answers; ConnectionError if it is not HTTP."""
     connection.sendall(_REQUEST)
     found = connection.recv(1024)
     if not found.startswith(b"HTTP/"):

@@ -1,8 +1,9 @@
 """Gives the journal's folder of a node, and the journal's files, to the user of the exporter.
 
-The chart's init container runs it as root with the capability CHOWN alone: the kubelet makes the
-folder as root's, and the files of an earlier ``runAsUser`` are that user's. A folder with other
-files is another program's, and so may be a file with a second name (hard link).
+The chart's init container runs it as root with the capability CHOWN alone. It is needed because
+the kubelet makes the folder as root's, and the files of an earlier ``runAsUser`` are that user's.
+A folder that has other files is left as it is, because it is another program's. So is a file with a
+second name (hard link).
 """  # noqa: INP001 - a program in the image, no package
 
 import os
@@ -37,7 +38,7 @@ def prepare(folder: Path, owner: Owner) -> str | None:
     try:
         paths = list(folder.iterdir())
     except PermissionError:
-        # Root without other capabilities lists only what it may read as an owner.
+        # Root without other capabilities can list only a folder that is its own.
         ROOT.takes(folder)
         paths = list(folder.iterdir())
     foreign = sorted(path.name for path in paths if not _is_ours(path))
@@ -47,7 +48,7 @@ def prepare(folder: Path, owner: Owner) -> str | None:
             f"the journal's folder is left as it is, because it has other files ({foreign[0]}):"
             " give journal.path a folder of its own"
         )
-    ROOT.takes(folder)
+    ROOT.takes(folder)  # so that its owner cannot exchange a file while we look at it
     for path in paths:
         found = path.lstat()
         if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
@@ -57,6 +58,7 @@ def prepare(folder: Path, owner: Owner) -> str | None:
 
 
 def _is_ours(path: Path) -> bool:
+    """Return whether a file is of the journal, or ``lost+found``, which every disk may have."""
     return path.name.startswith("journal.sqlite") or path.name == "lost+found"
 
 

@@ -1,4 +1,7 @@
-"""``python -m deploy.packages VERSION WHEEL FOLDER``: build the packages of a version."""
+"""``python -m deploy.packages VERSION WHEEL FOLDER``: build the packages of a version.
+
+The wheel is that of the exporter itself. Without dpkg-deb, no .deb is built.
+"""
 
 import argparse
 import os
@@ -9,15 +12,15 @@ import tempfile
 from pathlib import Path
 
 from deploy.packages import debian_package, libraries, single_file
-from deploy.packages.architecture import ARCHITECTURES
+from deploy.packages.architecture import ARCHITECTURES, Architecture
 
 _ROOT = Path(__file__).parents[2]
 _REQUIREMENTS = _ROOT / "requirements" / "run.txt"
-_KEPT = _ROOT / ".tools" / "packages"
+_DOWNLOADS = _ROOT / ".tools" / "packages"
 
 
 def main() -> None:
-    """Build what the command line names."""
+    """Build the packages that the command line asks for."""
     parser = argparse.ArgumentParser(prog="package", description=__doc__)
     parser.add_argument("version")
     parser.add_argument("wheel", type=Path)
@@ -30,25 +33,32 @@ def main() -> None:
     if not has_dpkg:
         print("package: no dpkg-deb here, so no .deb", file=sys.stderr)
     try:
-        build(wanted.version, wanted.wheel, wanted.folder, int(moment), debian=has_dpkg)
+        for architecture in ARCHITECTURES:
+            build(wanted, architecture, int(moment), debian=has_dpkg)
     except libraries.CannotDownloadError as error:
         sys.exit(f"package: a library cannot be downloaded: {error}")
     except subprocess.CalledProcessError as error:
         sys.exit(f"package: {error.cmd[0]} failed; it has said why above")
 
 
-def build(version: str, wheel: Path, folder: Path, moment: int, *, debian: bool) -> None:
-    """Build the packages for all architectures into ``folder``."""
-    for architecture in ARCHITECTURES:
-        pinned = libraries.downloaded(architecture, _REQUIREMENTS, _KEPT)
-        with tempfile.TemporaryDirectory() as scratch:
-            site = Path(scratch) / "site-packages"
-            libraries.unpack([*pinned.glob("*.whl"), wheel], site)
-            name = f"{debian_package.NAME}-{version}-{architecture.machine}.pyz"
-            single_file.build(site, folder / name, moment)
-            if debian:
-                target = folder / debian_package.file_name(version, architecture)
-                debian_package.build(site, target, version, architecture, moment)
+def build(
+    wanted: argparse.Namespace, architecture: Architecture, moment: int, *, debian: bool
+) -> None:
+    """Build the packages of one architecture.
+
+    ``moment`` is the time of every file in them, in seconds since 1970.
+    """
+    downloads = libraries.downloaded(architecture, _REQUIREMENTS, _DOWNLOADS)
+    wheels = [*downloads.glob("*.whl"), wanted.wheel]
+    version = wanted.version
+    with tempfile.TemporaryDirectory() as scratch:
+        site = Path(scratch) / "site-packages"
+        libraries.unpack(wheels, site)
+        name = f"{debian_package.NAME}-{version}-{architecture.machine}.pyz"
+        single_file.build(site, wanted.folder / name, moment)
+        if debian:
+            target = wanted.folder / debian_package.file_name(version, architecture)
+            debian_package.build(site, target, version, architecture, moment)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Builds the .deb: an environment of the system's Python, whichever version that is."""
+"""Builds the .deb: a virtual environment of the system's Python, whichever version that is."""
 
 import gzip
 import math
@@ -14,7 +14,11 @@ from deploy.packages.architecture import Architecture
 
 NAME = "azure-scheduled-events-exporter"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
-"""Versions whose folder of packages this is: each of them finds it by its own name."""
+"""The versions that can run the package.
+
+Each looks for libraries in a folder with its version in the name; all these names are links to one
+folder.
+"""
 
 _DEPLOY = Path(__file__).parents[1]
 _SCRIPTS = ("postinst", "prerm", "postrm")
@@ -41,6 +45,7 @@ _CHANGELOG = """\
 
  -- {maintainer}  {date}
 """
+# -I: Python uses neither PYTHONPATH nor the current folder, which are not the package's.
 _COMMAND = f"""\
 #!/bin/sh
 exec /usr/lib/{NAME}/bin/python3 -I -m azure_scheduled_events_exporter "$@"
@@ -48,7 +53,10 @@ exec /usr/lib/{NAME}/bin/python3 -I -m azure_scheduled_events_exporter "$@"
 
 
 def debian_version(version: str) -> str:
-    """Return the version as Debian sorts it: a candidate is older than its release."""
+    """Return a version of Python's as Debian writes it: ``1.0rc1`` becomes ``1.0~rc1``.
+
+    Debian sorts that before ``1.0``.
+    """
     return re.sub(r"(a|b|rc)(\d+)$", r"~\1\2", version)
 
 
@@ -80,22 +88,18 @@ def build(site: Path, target: Path, version: str, architecture: Architecture, mo
         _put_service(root)
         _put_documents(root, version, moment)
         _put_control(root, version, architecture)
-        _settle(root, moment)
+        _set_modes_and_times(root, moment)
+        environment = dict(os.environ)
+        environment["SOURCE_DATE_EPOCH"] = str(moment)
         # More threads would cut the data into other blocks: as many bytes, but not the same.
-        one_thread = os.environ | {"DPKG_DEB_THREADS_MAX": "1", "SOURCE_DATE_EPOCH": str(moment)}
-        command = [
-            "dpkg-deb",
-            "--root-owner-group",
-            "-Zxz",
-            "-z3",
-            "--build",
-            str(root),
-            str(target),
-        ]
-        subprocess.run(command, env=one_thread, check=True, stdout=subprocess.DEVNULL)
+        environment["DPKG_DEB_THREADS_MAX"] = "1"
+        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z3"]
+        command += ["--build", str(root), str(target)]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def _put_environment(root: Path, site: Path) -> None:
+    """Put the virtual environment there, and the command that runs the exporter in it."""
     home = root / "usr" / "lib" / NAME
     shutil.copytree(site, home / "lib" / "python3" / "site-packages")
     for version in PYTHONS:
@@ -111,6 +115,7 @@ def _put_environment(root: Path, site: Path) -> None:
 
 
 def _put_service(root: Path) -> None:
+    """Put the units of systemd there, and the file with the settings of the service."""
     units = root / "usr" / "lib" / "systemd" / "system"
     units.mkdir(parents=True)
     for unit in (_DEPLOY / "systemd").glob("*.service"):
@@ -118,13 +123,14 @@ def _put_service(root: Path) -> None:
     settings = root / "etc" / NAME / "environment"
     settings.parent.mkdir(parents=True)
     shutil.copyfile(_DEPLOY / "systemd" / "environment", settings)
-    # Its own units name its program, and so do those that "assets export" writes.
+    # All units of the package: also those in the wheel, which "assets export" writes.
     for unit in root.rglob("*.service"):
         text = unit.read_text().replace(f"/opt/{NAME}/bin/", "/usr/bin/")
         unit.write_text(text)
 
 
 def _put_documents(root: Path, version: str, moment: int) -> None:
+    """Put the files there that Debian's policy demands of every package."""
     sources = _DEPLOY / "packages" / "debian"
     documents = root / "usr" / "share" / "doc" / NAME
     documents.mkdir(parents=True)
@@ -135,7 +141,7 @@ def _put_documents(root: Path, version: str, moment: int) -> None:
         maintainer=_MAINTAINER,
         date=formatdate(moment),
     )
-    # gzip.compress names the operating system in one version of Python, and not in another.
+    # Not gzip.compress, which writes the operating system's name in some versions of Python only.
     with (
         (documents / "changelog.gz").open("wb") as file,
         gzip.GzipFile("", "wb", 9, file, mtime=0) as packed,
@@ -147,29 +153,36 @@ def _put_documents(root: Path, version: str, moment: int) -> None:
 
 
 def _put_control(root: Path, version: str, architecture: Architecture) -> None:
+    """Put the description of the package there, with its size, and its scripts."""
     control = root / "DEBIAN"
     control.mkdir()
     for name in _SCRIPTS:
         shutil.copyfile(_DEPLOY / "packages" / "debian" / name, control / name)
     (control / "conffiles").write_text(f"/etc/{NAME}/environment\n")
-    sizes = (path.lstat().st_size for path in root.rglob("*") if path.is_file())
+    size = 0
+    for path in root.rglob("*"):
+        if path.is_file():
+            size += path.lstat().st_size
     text = _CONTROL.format(
         name=NAME,
         version=debian_version(version),
         architecture=architecture.debian,
         maintainer=_MAINTAINER,
-        size=math.ceil(sum(sizes) / 1024),  # in KiB, as Debian's policy says
+        size=math.ceil(size / 1024),  # in KiB, as Debian's policy says
     )
     (control / "control").write_text(text)
 
 
-def _settle(root: Path, moment: int) -> None:
-    """Give every file its mode and time, whatever umask the build has."""
+def _set_modes_and_times(root: Path, moment: int) -> None:
+    """Give every file its mode and time, whatever umask and clock the build has."""
     programs = {root / "DEBIAN" / name for name in _SCRIPTS}
     programs.add(root / "usr" / "lib" / NAME / "bin" / NAME)
     for path in (root, *root.rglob("*")):
         if not path.is_symlink():
+            # An example that people run, such as a hook, is a program in the wheel already.
             is_example = "assets" in path.parts and path.stat().st_mode & 0o100
-            is_open = path.is_dir() or path in programs or is_example
-            path.chmod(0o755 if is_open else 0o644)
+            mode = 0o644
+            if path.is_dir() or path in programs or is_example:
+                mode = 0o755
+            path.chmod(mode)
         os.utime(path, (moment, moment), follow_symlinks=False)

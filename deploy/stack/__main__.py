@@ -36,9 +36,9 @@ def _run(
     *,
     free_ports: bool,
 ) -> None:
-    """Start what has a program here, and show it until ``ended`` is set.
+    """Start the services that have a program here, and show them until ``ended`` is set.
 
-    Each part starts when what comes before it is ready. Leaves no process behind.
+    Leaves no process behind.
 
     Raises:
         ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in
@@ -54,14 +54,12 @@ def _run(
     parts: list[Part] = []
     deadline = time.monotonic() + _PATIENCE
     try:
+        # Each starts when those before it are ready.
         for name, program in programs.items():
             parts.append(Part(services[name], wiring, program, folder))
-            while not parts[-1].is_ready():
-                _check(parts)
-                if ended.wait(_LOOK):
-                    return
-                if time.monotonic() > deadline:
-                    raise parts[-1].complain("does not listen")
+            _wait(parts, ended, deadline)
+        if ended.is_set():
+            return
         without = ""
         if absent:
             without = f", without what Debian has no package of: {', '.join(absent)}"
@@ -69,6 +67,20 @@ def _run(
         _follow(parts, ended)
     finally:
         _stop(parts)
+
+
+def _wait(parts: Sequence[Part], ended: threading.Event, deadline: float) -> None:
+    """Wait until the last one of ``parts`` is ready, or ``ended`` is set.
+
+    Raises:
+        ExporterError: a part has ended, or the last one is not ready at the deadline.
+    """
+    newest = parts[-1]
+    while not newest.is_ready() and not ended.is_set():
+        _check(parts)
+        if time.monotonic() > deadline:
+            raise newest.complain("does not listen")
+        ended.wait(_LOOK)
 
 
 def _programs(services: Mapping[str, compose.Service]) -> dict[str, list[str]]:
@@ -89,12 +101,18 @@ def _check(parts: Iterable[Part]) -> None:
 
 
 def _stop(parts: Sequence[Part]) -> None:
-    """End every part, the last one first; return when none is left."""
+    """End every part, the last one first; return when none is left.
+
+    One that does not end by itself in time is killed.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _GRACE
         for part in reversed(parts):
             part.end(number)
-        while any(part.status is None for part in parts) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            running = [part for part in parts if part.status is None]
+            if not running:
+                return
             time.sleep(_LOOK)
 
 
@@ -123,15 +141,19 @@ def _ports(published: list[int], *, free: bool) -> dict[int, int]:
 
 
 def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
-    """Print what the parts for people say, with the part's name, until ``ended`` is set."""
-    shown = [part for part in parts if part.service.shown]
-    width = max(len(part.service.name) for part in shown)
-    files = [
-        (part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown
-    ]
+    """Print what the parts for people say, with the part's name, until ``ended`` is set.
+
+    Raises:
+        ExporterError: a part has ended.
+    """
+    files = {}
+    for part in parts:
+        if part.service.shown:
+            files[part.service.name] = part.log.open(encoding="utf-8", errors="replace")
+    width = max(len(name) for name in files)
     while not ended.is_set():
-        for name, file in files:
-            for line in file:
+        for name, file in files.items():
+            for line in file:  # what is new in the log
                 print(f"{name:<{width}} | {line}", end="", flush=True)
         _check(parts)
         ended.wait(_LOOK)
@@ -139,30 +161,20 @@ def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
-    parser.add_argument(
-        "--free-ports", action="store_true", help="take any free ports instead of the usual ones"
-    )
-    parser.add_argument(
-        "--victoria", action="store_true", help="vmagent, VictoriaMetrics, vmalert; no Prometheus"
-    )
-    parser.add_argument(
-        "--file",
-        type=Path,
-        default=COMPOSE,
-        metavar="FILE",
-        help="another compose file of this form",
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        metavar="DIR",
-        help="where to keep logs and data (default: temporary)",
-    )
+    add = parser.add_argument
+    text = "take any free ports instead of the usual ones"
+    add("--free-ports", action="store_true", help=text)
+    text = "vmagent, VictoriaMetrics, vmalert; no Prometheus"
+    add("--victoria", action="store_true", help=text)
+    text = "another compose file of this form"
+    add("--file", type=Path, default=COMPOSE, metavar="FILE", help=text)
+    text = "where to keep logs and data (default: temporary)"
+    add("--folder", type=Path, metavar="DIR", help=text)
     return parser.parse_args()
 
 
 def main() -> int:
-    """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
+    """Run the demo until a signal; return the exit status: 0 then, 1 if a part fails."""
     options = _options()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -178,7 +190,9 @@ def main() -> int:
         sys.stderr.write(f"stack: {error}\n")
         return error.exit_status
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # What Python still has to write at its end goes nowhere, and so fails no more.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
     if options.folder is None:
         shutil.rmtree(folder)
     return 0

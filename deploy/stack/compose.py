@@ -30,9 +30,10 @@ class Service:
     """One service.
 
     Attributes:
+        image: the name of its image, without the tag.
         command: the arguments of ``entrypoint``, or of the image's own where that is empty.
-        ports: what it listens on, each with the port of 127.0.0.1 where that is published; none: it
-            does its work once.
+        ports: the port of 127.0.0.1 on which each port of the container is published. A service
+            without ports does its work once and ends.
         shown: whether people are to see what it prints.
     """
 
@@ -52,22 +53,22 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
     ``overrides`` are compose files of the same folder, which change and add services as a container
     engine merges them.
     """
-    written: Any = {}
+    bodies: Any = {}
     for file in (path, *overrides):
         text = _with_variables(file.read_text("utf-8"), variables)
         parsed = yaml.safe_load(text)
-        written = _merged(written, parsed["services"])
+        bodies = _merged(bodies, parsed["services"])
     needs = {}
-    for name, body in written.items():
+    for name, body in bodies.items():
         needs[name] = body.get("depends_on", ())
     services = {}
     for name in TopologicalSorter(needs).static_order():
-        services[name] = _service(path.parent, name, written[name])
+        services[name] = _service(path.parent, name, bodies[name])
     return services
 
 
 def _with_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Replace each ``${NAME:-default}``."""
+    """Return ``text`` with the value or the default of each ``${NAME:-default}``."""
 
     def value(found: re.Match[str]) -> str:
         return variables.get(found[1]) or found[2]
@@ -76,9 +77,10 @@ def _with_variables(text: str, variables: Mapping[str, str]) -> str:
 
 
 def _merged(base: Any, over: Any) -> Any:
-    """Merge mappings by key, as the Compose Specification says.
+    """Return two mappings merged by key, as the Compose Specification says.
 
-    No file here adds volumes or ports to a service.
+    A list of ``over`` replaces that of ``base``, as is right for a command. The specification joins
+    lists of volumes and of ports, but no file of ours adds any to a service.
     """
     merged = dict(base)
     for key, value in over.items():
@@ -90,20 +92,23 @@ def _merged(base: Any, over: Any) -> Any:
 
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
+    """Return the service whose keys are in ``body``; its files are relative to ``folder``."""
     image, _, _ = body["image"].rpartition(":")
+    entrypoint = body.get("entrypoint", ())
+    command = body.get("command", ())
     environment = {}
     for key, value in body.get("environment", {}).items():
         environment[key] = str(value)
     mounts = [_mount(folder, str(volume)) for volume in body.get("volumes", ())]
     ports = {}
     for port in body.get("ports", ()):
-        _, outside, inside = port.split(":")
+        _, outside, inside = port.split(":")  # after the address of this machine
         ports[int(inside)] = int(outside)
     return Service(
         name=name,
         image=image,
-        entrypoint=tuple(body.get("entrypoint", ())),
-        command=tuple(map(str, body.get("command", ()))),
+        entrypoint=tuple(entrypoint),
+        command=tuple(map(str, command)),
         environment=environment,
         mounts=tuple(mounts),
         ports=ports,

@@ -6,9 +6,9 @@ import socket
 
 _FIRST = 12_000
 _LAST = 32_000
-"""Below the ports that Linux gives to outgoing connections.
+"""Below the ports that Linux gives to outgoing connections, which start at 32,768.
 
-One of those might be taken before the program starts.
+Such a port might be taken again before the program starts.
 """
 
 

@@ -23,25 +23,25 @@ _DEBIAN = {
     "docker.io/victoriametrics/vmagent": "vmagent",
     "docker.io/victoriametrics/vmalert": "vmalert",
 }
-# Debian's vmalert is older: it evaluates the present by another flag, and refuses what it does not
-# know.
+# Debian's vmalert is older and refuses the first flag. The second one has the same effect there:
+# rules are evaluated for the present.
 _OLDER_FLAGS = {"--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false"}
 _TOOLS = ROOT / ".tools" / "usr" / "bin"
 
 
 def program_of(service: Service) -> list[str] | None:
-    """Return the program that replaces the service's image here; None if there is none.
+    """Return the program that replaces the service's image here; None if Debian has none.
 
     Raises:
-        ExporterError: it should be here, and is not.
+        ExporterError: Debian has one, which is not installed here.
     """
     if service.image == OURS:
         return own_command()
     name = _DEBIAN.get(service.image)
     if name is None:
         return None
-    path = os.pathsep.join((str(_TOOLS), os.environ.get("PATH", "")))
-    found = shutil.which(name, path=path)
+    searched = [str(_TOOLS), os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(searched))
     if found is None:
         raise ExporterError(
             f"{name} is not here: run scripts/tools prometheus alertmanager victoria"
@@ -52,7 +52,8 @@ def program_of(service: Service) -> list[str] | None:
 class Part:
     """A service that runs here from now on, and its log.
 
-    It has a session of its own. So Ctrl-C in our terminal does not end it: we do, in order.
+    Its process has a session of its own, so that Ctrl-C in our terminal does not end it. We do
+    that, in the right order.
     """
 
     def __init__(self, service: Service, wiring: Wiring, program: list[str], folder: Path) -> None:
@@ -92,7 +93,10 @@ class Part:
 
         One without ports may end with status 0: it has done its work.
         """
-        return self.status is not None and (self.status != 0 or bool(self._ports))
+        if self.status is None:
+            return False
+        is_server = len(self._ports) > 0
+        return is_server or self.status != 0
 
     def is_ready(self) -> bool:
         """Return whether it accepts connections on all of its ports.
@@ -103,19 +107,23 @@ class Part:
             return self.status == 0
         try:
             for port in self._ports:
-                socket.create_connection(("127.0.0.1", port), 1).close()
+                connection = socket.create_connection(("127.0.0.1", port), timeout=1)
+                connection.close()
         except OSError:
             return False
         return True
 
     def end(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group."""
+        """Send a signal to the process and its children, unless it has ended."""
         if self.status is None:
             os.killpg(self._process.pid, number)
 
 
 def _command(arguments: list[str], program: list[str]) -> list[str]:
-    """Return the command: the arguments of ``program``, or a script for this Python."""
+    """Return the command that runs ``program``, or this Python if the arguments are a script's.
+
+    The demo's own script replaces the entrypoint of the exporter's image by ``python3``.
+    """
     words = [_OLDER_FLAGS.get(each, each) for each in arguments]
     if words[0] == "python3":
         return [sys.executable, *words[1:]]
@@ -125,7 +133,7 @@ def _command(arguments: list[str], program: list[str]) -> list[str]:
 def _own_environment() -> dict[str, str]:
     """Return our variables without settings of an exporter or of tracing.
 
-    No container would see these.
+    A container would not get these from its surroundings either.
     """
     ours = dict(os.environ)
     for name in os.environ:

@@ -1,7 +1,8 @@
 """Translates the settings of containers for this machine.
 
-Names become addresses of 127.0.0.1, and mounts become files. A line that names a service which is
-not here is left out. Starts nothing: all that it writes is the files that a service mounts.
+Names of services become addresses of 127.0.0.1, and mounts become files in a folder. A line that
+names a service which does not run here is left out. Starts nothing, and writes only the files that
+a service mounts.
 """
 
 import re
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from .compose import Mount, Service
 
-# Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.
+# Debian's builds have no web pages for people, or older ones. Their APIs have the same data: the
+# path that replaces that of a page.
 _PAGES = {
     "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
     "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
@@ -19,13 +21,13 @@ _PAGES = {
 
 
 class Wiring:
-    """Knows where everything is.
+    """Knows where on this machine everything is that texts for containers name.
 
     Args:
         services: all that the compose file has.
         absent: the names of those that do not run here.
         ports: the port of 127.0.0.1 that replaces each published one.
-        folder: where volumes and translated files lie.
+        folder: where volumes and translated files are.
     """
 
     def __init__(
@@ -48,7 +50,10 @@ class Wiring:
         self._gone = re.compile(rf"(?<![\w.-])(?:{_any_of(gone)})(?!\d)")
 
     def _add_addresses(self, service: Service) -> None:
-        """Note what replaces the addresses of ``service``, and those of its pages."""
+        """Note what replaces the addresses of ``service``, and those of its pages.
+
+        Other services name it by its name, and people by the port where it is published.
+        """
         pages = _PAGES.get(service.image, {})
         for inside, outside in service.ports.items():
             here = self._local(outside)
@@ -59,7 +64,7 @@ class Wiring:
                 self._addresses[f"{published}{path}"] = f"{here}{data}"
 
     def command(self, service: Service) -> list[str]:
-        """Return entrypoint and arguments of ``service``."""
+        """Return entrypoint and arguments of ``service``, without those about an absent one."""
         found = []
         for written in (*service.entrypoint, *service.command):
             text = self._text(service, written)
@@ -68,7 +73,7 @@ class Wiring:
         return found
 
     def environment(self, service: Service) -> dict[str, str]:
-        """Return its variables, without those that are about an absent service."""
+        """Return the variables of ``service``, without those about an absent one."""
         found = {}
         for name, written in service.environment.items():
             text = self._text(service, written)
@@ -77,7 +82,7 @@ class Wiring:
         return found
 
     def prepare(self, service: Service) -> None:
-        """Make the folders of its volumes, and write the files that it mounts, translated."""
+        """Make the folders that ``service`` mounts, and write the files, translated."""
         for mount in service.mounts:
             path = self._path(service, mount)
             if mount.file is None:
@@ -89,12 +94,15 @@ class Wiring:
 
     def _text(self, service: Service, text: str) -> str:
         """Return ``text`` for ``service`` here, without the lines about absent services."""
-        lines = text.splitlines(keepends=True)
-        kept = "".join(line for line in lines if not self._gone.search(line))
+        kept = ""
+        for line in text.splitlines(keepends=True):
+            if not self._gone.search(line):
+                kept += line
         here = self._here(service)
+        # Of two names of which one begins with the other, the longer one is meant.
         longest_first = sorted(here, key=len, reverse=True)
         any_of_them = _any_of([re.escape(each) for each in longest_first])
-        # Whole names only, as above.
+        # Whole names only: not a part of a longer one.
         whole = re.compile(rf"(?<![\w.-])(?:{any_of_them})(?![\w-])")
         return whole.sub(lambda found: here[found[0]], kept)
 
@@ -108,6 +116,7 @@ class Wiring:
         return here | self._addresses
 
     def _path(self, service: Service, mount: Mount) -> Path:
+        """Return the file or folder of this machine that replaces a mount."""
         if mount.volume is not None:
             return self._folder / "volumes" / mount.volume
         return self._folder / service.name / mount.target.lstrip("/")
@@ -117,6 +126,7 @@ class Wiring:
         return [self._ports[published] for published in service.ports.values()]
 
     def _local(self, published: int) -> str:
+        """Return the address here of what is published on a port."""
         return f"127.0.0.1:{self._ports[published]}"
 
 
@@ -128,5 +138,10 @@ def _addresses_of(service: Service) -> Iterator[str]:
 
 
 def _any_of(expressions: Sequence[str]) -> str:
-    """Return a regular expression that matches any of ``expressions``; nothing without one."""
-    return "|".join(expressions) or "(?!)"
+    """Return a regular expression that matches any of ``expressions``.
+
+    If there are none, it matches nothing.
+    """
+    if not expressions:
+        return "(?!)"
+    return "|".join(expressions)
