@@ -23,10 +23,8 @@ from .api import Api, WrongAnswerError
 from .finding import EXPORTER_PAGE, Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from .subject import Subject
 
-_PUSH_ACCEPTED: Final = re.compile(
-    r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE
-)
-"""The value of each Alertmanager in the metrics: 1 if it accepted the last push, else 0."""
+_PUSH_ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up (\S+)$", re.MULTILINE)
+"""The sample in the metrics: 1 if every Alertmanager accepted the last push, else 0."""
 
 _ALIVE: Final = "alive"
 """What ``/-/healthy`` of an exporter answers. While its polls hang, it says so with a 503."""
@@ -60,7 +58,7 @@ def examine(subject: Subject) -> Findings:
     yield _version(state)
     yield _polls(state)
     yield _journal(config, state)
-    yield _pushes(config, [float(value) for value in _PUSH_ACCEPTED.findall(metrics)])
+    yield _pushes(config, _PUSH_ACCEPTED.search(metrics))
 
 
 def _served(api: Api, config: Config) -> Finding:
@@ -175,12 +173,12 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     return wrong("exporter-journal", sentence, hint)
 
 
-def _pushes(config: Config, accepted: list[float]) -> Finding:
+def _pushes(config: Config, accepted: re.Match[str] | None) -> Finding:
     """Report whether the last pushes were accepted.
 
-    ``accepted`` has a 1 or a 0 for each Alertmanager to which the running exporter pushes.
+    ``accepted`` is None if the running exporter pushes nothing.
     """
-    if 0 in accepted:
+    if accepted and float(accepted[1]) == 0:
         sentence = "The exporter cannot push alerts to Alertmanager."
         return wrong(
             "exporter-deliveries", sentence, "Correct --alertmanager.url; the log has the reason."

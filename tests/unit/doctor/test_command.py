@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import command
 from support.doctor.doctor_chain import doctor
 from support.programs import NOBODY, Exporter
+from support.servers.http_peer import Peer
 
 PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": f"http://{NOBODY}"}
 
@@ -24,6 +27,30 @@ def test_an_exporter_that_does_not_push_yet(simulator: Simulator, tmp_path: Path
         (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")
     assert found["mark"] == "wrong"
     assert "pushes no alerts, although --alertmanager.url is set" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("status", "mark", "sentence"),
+    [
+        (200, "ok", "Alertmanager accepted the last push."),
+        (401, "wrong", "The exporter cannot push alerts to Alertmanager."),
+    ],
+)
+def test_an_exporter_that_pushes(
+    simulator: Simulator, tmp_path: Path, status: int, mark: str, sentence: str
+) -> None:
+    """Doctor says whether Alertmanager accepts what the running exporter pushes."""
+    with (
+        Peer(status) as alertmanager,
+        Exporter(
+            simulator.url, tmp_path / "log", "--alertmanager.url", alertmanager.url
+        ) as exporter,
+    ):
+        is_accepted = float(mark == "ok")
+        exporter.shows("a push", lambda scrape: scrape.value("alertmanager_up") == is_accepted)
+        pushing = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": alertmanager.url}
+        (found,) = doctor(_here(simulator, exporter), **pushing).of("exporter-deliveries")
+    assert (found["mark"], found["sentence"]) == (mark, sentence)
 
 
 def test_the_servers_are_named_first(tmp_path: Path) -> None:
