@@ -6,8 +6,8 @@ from azure_scheduled_events_exporter.commands.cli import COMMANDS, parser_of
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.core.label_limit import OTHER
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Transition
-from azure_scheduled_events_exporter.core.statistics import OTHER
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.simulator.document import ADVICE

@@ -45,8 +45,12 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
         (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
         (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.UNSEEN): Transition.LOST,
-        **dict.fromkeys(((State.ADVISORY, absence) for absence in Absence), Transition.WITHDRAWN),
-        **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
+        (State.ADVISORY, Absence.REBOOTED): Transition.WITHDRAWN,
+        (State.ADVISORY, Absence.EARLY): Transition.WITHDRAWN,
+        (State.ADVISORY, Absence.UNSEEN): Transition.WITHDRAWN,
+        (State.STARTED, Absence.REBOOTED): Transition.COMPLETED,
+        (State.STARTED, Absence.EARLY): Transition.COMPLETED,
+        (State.STARTED, Absence.UNSEEN): Transition.COMPLETED,
     }
 )
 """How an event has ended, by its state before and by why it may be missing from the document."""
@@ -77,7 +81,6 @@ def end(
     booted_at = now.booted_at
     # Completed, but never shown as Started: only the boot of the case REBOOTED proves it.
     if outcome is Transition.COMPLETED and life.started_at is None and booted_at is not None:
-        life = replace(life, proven_by_boot=True)
         life, changes = _started_by(booted_at, life, pause, now)
     if life.impact is not None and counted is not None:
         impact = life.impact.until(counted.now, even_if_recent=True)
@@ -136,7 +139,8 @@ def _started_by(
 
     The change is the approval, if the boot is the first sign that IMDS accepted it.
     """
-    life = paused(replace(life, started_at=booted_at), pause, begins=False)
+    life = replace(life, started_at=booted_at, proven_by_boot=True)
+    life = paused(life, pause, begins=False)
     if life.approval is not None:
         return life, []
     if life.request is not None and _was_sent_before(life, booted_at):

@@ -36,7 +36,7 @@ def weight(event: ScheduledEvent) -> int:
         event.source,
         event.resource_type,
         event.description,
-        *event.resources[:MOST_NAMES],
+        *event.resources[:MOST_NAMES],  # no more of them are kept
     )
     return 1 + sum(map(sys.getsizeof, texts)) // SMALL_BYTES
 

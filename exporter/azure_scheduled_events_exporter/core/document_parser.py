@@ -102,7 +102,7 @@ def _json_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     """Return the document ``content``, whose Events are ``entries``."""
-    events: dict[str, list[ScheduledEvent]] = {}  # those of each EventId, which is there once
+    by_id: dict[str, list[ScheduledEvent]] = {}  # usually one event of each EventId
     unreadable: list[str] = []
     remarks: list[str] = []
     for position, entry in enumerate(entries):
@@ -114,8 +114,8 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
             unreadable.append(f"Events[{position}] has no EventId: {excerpt(json.dumps(entry))}")
             continue
         remarks.extend(f"event {event.event_id}: {oddity}" for oddity in oddities)
-        events.setdefault(event.event_id, []).append(event)
-    for event_id, same_id in events.items():
+        by_id.setdefault(event.event_id, []).append(event)
+    for event_id, same_id in by_id.items():
         if len(same_id) > 1:
             remarks.append(
                 f"event {event_id} appears more than once in one document: if its entries differ,"
@@ -131,7 +131,7 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
         remarks[_MOST_LINES:] = ["there is more unexpected content than these lines say"]
     return Document(
         incarnation=incarnation,
-        events=tuple(_merged(same_id) for same_id in events.values()),
+        events=tuple(_merged(same_id) for same_id in by_id.values()),
         unreadable=tuple(unreadable[:_MOST_LINES]),
         remarks=tuple(remarks),
     )

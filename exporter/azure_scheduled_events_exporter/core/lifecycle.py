@@ -145,16 +145,16 @@ class Lifecycle:
     Attributes:
         event: as the newest document shows it.
         state: its state; a Started event never becomes Scheduled again.
-        scope: whether it affects this VM: self if Resources have ever named it, by the newest known
-            name of this VM, since they may shrink while the event goes on.
+        scope: whether it affects this VM. It does if Resources have ever named this VM by its
+            newest known name; they may shrink while the event goes on.
         first_seen: when a document first showed it.
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known, for advice, and for what a user requested and Azure
             started at once.
-        request: the request for an approval from here whose result is not known: set before it is
-            sent, cleared by a refusal. If the event then starts early, or while nobody watches, the
-            request was accepted.
+        request: the request for an approval from here whose result is not known; None if there is
+            none. It is set before it is sent, and removed by a refusal. If the event starts early
+            meanwhile, or while nobody watches, the request was accepted.
         approval: who approved it and when, once that is known.
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the
             boot, or NotBefore if that was earlier and no approval had been sent from here.
@@ -385,4 +385,5 @@ class Lifecycles:
 
 
 def _ended_after(life: Lifecycle, wall: float) -> bool:
+    """Return whether the event has ended, and later than ``wall``, seconds since the epoch."""
     return life.ended_at is not None and life.ended_at.wall > wall

@@ -57,9 +57,9 @@ PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingPr
 
 :func:`_apply` decides of each transition whether it has happened.
 
-Without a row, nothing has happened: an event becomes advice, advice becomes Scheduled, or an event
-that is Started is shown in any state. It stays Started, whether the document is outdated or the
-event has a second impact.
+A pair without a row is no transition: an event becomes advice, advice becomes Scheduled, or an
+event that is Started is shown in any state. It stays Started, whether the document is outdated or
+the event has a second impact.
 """
 
 

@@ -5,13 +5,14 @@ beside the transitions, so counters go on after a restart. Must not depend on a 
 polls.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .document import Scope
 from .event_types import EventType
+from .histogram import Histogram
+from .label_limit import label_for
 from .lifecycle import Approver, Change, Lifecycle, Transition
 
 TransitionKey = tuple[str, str, str, str]
@@ -27,38 +28,6 @@ LATENCY_BOUNDS = (1.0, 30.0, 300.0, 900.0, 3600.0)
 STATE_BOUNDS = (10.0, 60.0, 300.0, 1200.0)
 # Noise takes up to 0.1 s, a live migration up to 5 s, a Freeze up to 30 s, and a boot minutes.
 PAUSE_BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """The number of values in each bucket.
-
-    Attributes:
-        bounds: the upper bounds of the buckets, ascending.
-        counts: the number of values in each bucket alone, and at last that of all larger values.
-        total: the sum of all values.
-    """
-
-    bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse counts that do not belong to the bounds."""
-        if len(self.counts) != len(self.bounds) + 1:
-            raise ValueError(f"{len(self.counts)} counts for {len(self.bounds)} bounds")
-
-    @classmethod
-    def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
-        """Return a histogram over ``bounds`` without values."""
-        return cls(bounds, (0,) * (len(bounds) + 1))
-
-    def observe(self, *values: float) -> "Histogram":
-        """Return the histogram with ``values`` counted too."""
-        counts = list(self.counts)
-        for value in values:
-            counts[bisect_left(self.bounds, value)] += 1
-        return Histogram(self.bounds, tuple(counts), self.total + sum(values))
 
 
 _FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
@@ -81,6 +50,63 @@ def _initial_transitions() -> dict[TransitionKey, int]:
         for event_type in EventType
         for transition in _FORESEEN
     }
+
+
+_BOUNDS: Mapping[str, tuple[float, ...]] = {
+    "notice": NOTICE_BOUNDS,
+    "approval_latency": LATENCY_BOUNDS,
+    "time_in_state": STATE_BOUNDS,
+    "pauses": PAUSE_BOUNDS,
+}
+"""The fields of :class:`Statistics` that are histograms, and the bounds of each."""
+
+
+_COUNTERS = ("pause_counts", "retransmitted", "timeouts")
+"""The fields of :class:`Statistics` that :func:`_counted` adds to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counters and histograms of all transitions. Immutable: :meth:`plus` returns a new object.
+
+    Attributes:
+        transitions: how often each happened, by :data:`TransitionKey`.
+        notice: seconds of notice, by event type.
+        approval_latency: seconds from first seen to approved, by event type and approver.
+        time_in_state: seconds spent Scheduled and Started, by event type and state.
+        pauses: seconds of this VM's longest pause while one of its events was Started, by event
+            type.
+        pause_counts: how many pauses there were then, by event type.
+        retransmitted: TCP segments that were sent again then, by event type.
+        timeouts: TCP retransmission timeouts then, by event type.
+    """
+
+    transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
+    notice: Mapping[tuple[str], Histogram] = field(default_factory=dict)
+    approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    time_in_state: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
+    pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
+    retransmitted: Mapping[tuple[str], int] = field(default_factory=dict)
+    timeouts: Mapping[tuple[str], int] = field(default_factory=dict)
+
+    def plus(self, changes: Iterable[Change]) -> "Statistics":
+        """Return the statistics with ``changes`` counted too."""
+        # Copies of the fields, by their names.
+        transitions = dict(self.transitions)
+        counters: dict[str, Any] = {name: dict(getattr(self, name)) for name in _COUNTERS}
+        histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
+        labels = _Labels.of(transitions)
+        for change in map(labels.relabelled, changes):
+            _count_transition(transitions, change)
+            for value in _measured(change):
+                of_field = histograms[value.histogram]
+                before = of_field.get(value.key, Histogram.empty(_BOUNDS[value.histogram]))
+                of_field[value.key] = before.observe(value.seconds)
+            for name, number in _counted(change):
+                of_type = (change.lifecycle.event.event_type,)
+                counters[name][of_type] = counters[name].get(of_type, 0) + number
+        return Statistics(transitions, **counters, **histograms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +183,6 @@ def _start_of(life: Lifecycle) -> Transition:
     return Transition.STARTED
 
 
-_COUNTERS = ("pause_counts", "retransmitted", "timeouts")
-"""The fields of :class:`Statistics` that :func:`_counted` adds to."""
-
-
 def _counted(change: Change) -> Iterator[tuple[str, int]]:
     """Yield what ``change`` adds to the :data:`_COUNTERS`: the name of a field, and a number.
 
@@ -176,27 +198,12 @@ def _counted(change: Change) -> Iterator[tuple[str, int]]:
         yield "timeouts", life.tcp.timeouts
 
 
-_BOUNDS: Mapping[str, tuple[float, ...]] = {
-    "notice": NOTICE_BOUNDS,
-    "approval_latency": LATENCY_BOUNDS,
-    "time_in_state": STATE_BOUNDS,
-    "pauses": PAUSE_BOUNDS,
-}
-"""The fields of :class:`Statistics` that are histograms, and the bounds of each."""
-
-
-_MOST_LABELS = 30
-"""How many event types, and how many sources, have series of their own.
-
-Counters stay when an event is gone, and whoever answers as IMDS can invent types.
-"""
-OTHER = "other"
-"""The label of all types and sources that have no series of their own."""
-
-
 @dataclass(slots=True)
 class _Labels:
-    """The event types and sources that have series of their own; :meth:`bounded` adds to them."""
+    """The event types and the sources that have series of their own, as ``label_limit`` permits.
+
+    :meth:`relabelled` adds to them.
+    """
 
     types: set[str]
     sources: set[str]
@@ -208,8 +215,8 @@ class _Labels:
         sources = {source for _, source, _, _ in transitions}
         return cls(types, sources)
 
-    def bounded(self, change: Change) -> Change:
-        """Return ``change`` with the type and the source that it is counted as."""
+    def relabelled(self, change: Change) -> Change:
+        """Return ``change`` with the type and the source as which it is counted."""
         event = change.lifecycle.event
         event_type = label_for(event.event_type, self.types)
         source = label_for(event.source, self.sources)
@@ -217,60 +224,6 @@ class _Labels:
             return change
         counted = replace(event, event_type=event_type, source=source)
         return replace(change, lifecycle=replace(change.lifecycle, event=counted))
-
-
-def label_for(value: str, labels: set[str]) -> str:
-    """Return ``value`` if it has series of its own, or if there is room for them, else OTHER.
-
-    ``labels`` are the values that have series; ``value`` is added to them if there is room.
-    """
-    if value not in labels and len(labels) >= _MOST_LABELS:
-        return OTHER
-    labels.add(value)
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Counters and histograms of all transitions. Immutable: :meth:`plus` returns a new object.
-
-    Attributes:
-        transitions: how often each happened, by :data:`TransitionKey`.
-        notice: seconds of notice, by event type.
-        approval_latency: seconds from first seen to approved, by event type and approver.
-        time_in_state: seconds spent Scheduled and Started, by event type and state.
-        pauses: seconds of this VM's longest pause while one of its events was Started, by event
-            type.
-        pause_counts: how many pauses there were then, by event type.
-        retransmitted: TCP segments that were sent again then, by event type.
-        timeouts: TCP retransmission timeouts then, by event type.
-    """
-
-    transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
-    notice: Mapping[tuple[str], Histogram] = field(default_factory=dict)
-    approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
-    time_in_state: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
-    pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
-    pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
-    retransmitted: Mapping[tuple[str], int] = field(default_factory=dict)
-    timeouts: Mapping[tuple[str], int] = field(default_factory=dict)
-
-    def plus(self, changes: Iterable[Change]) -> "Statistics":
-        """Return the statistics with ``changes`` counted too."""
-        transitions = dict(self.transitions)
-        counters: dict[str, Any] = {name: dict(getattr(self, name)) for name in _COUNTERS}
-        histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
-        labels = _Labels.of(transitions)
-        for change in map(labels.bounded, changes):
-            _count_transition(transitions, change)
-            for each in _measured(change):
-                same = histograms[each.histogram]
-                before = same.get(each.key, Histogram.empty(_BOUNDS[each.histogram]))
-                same[each.key] = before.observe(each.seconds)
-            for name, number in _counted(change):
-                key = (change.lifecycle.event.event_type,)
-                counters[name][key] = counters[name].get(key, 0) + number
-        return Statistics(transitions, **counters, **histograms)
 
 
 def _count_transition(transitions: dict[TransitionKey, int], change: Change) -> None:

@@ -41,7 +41,7 @@ _HEADERS: Mapping[str, str] = {
 }
 _POST_HEADERS = {**_HEADERS, "Content-Type": "application/json"}
 _UNKNOWN_VERSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
-"""What an IMDS may answer that does not know the api-version."""
+"""The statuses that an IMDS may answer with if it does not know the api-version."""
 
 
 @dataclass(eq=False)

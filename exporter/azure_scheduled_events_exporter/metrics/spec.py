@@ -10,7 +10,7 @@ from typing import Any, cast
 from prometheus_client import Metric
 from prometheus_client.utils import floatToGoString
 
-from azure_scheduled_events_exporter.core.statistics import Histogram
+from azure_scheduled_events_exporter.core.histogram import Histogram
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 PREFIX = "azure_scheduled_events_"

@@ -86,9 +86,9 @@ class Pauses:
         self._lock = threading.Lock()  # held by whoever uses the attributes below
         # When the measurement began or was last taken; None while nobody measures.
         self._measured_since: Timestamp | None = None
-        # By the clock since boot, seconds:
+        # In seconds, times by the clock since boot:
         self._ticked = 0.0  # when the last tick was
-        self._largest = 0.0  # the largest delay of a tick since then
+        self._largest = 0.0  # the largest delay of a tick since `_measured_since`
         self._largest_at = 0.0  # when the tick was that had this delay
 
     def restore(self, heartbeat: Timestamp | None) -> None:
@@ -139,7 +139,7 @@ class Pauses:
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
         has_event = bool(states)
         self._measure(is_wanted=has_event and not is_last)
-        if self._before_this_run is None:
+        if self._before_this_run is None:  # else the last heartbeat stays as it is
             is_wanted = State.STARTED in states or (is_last and has_event)
             self._beat(is_wanted=is_wanted, is_last=is_last)
 

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.statistics import Histogram, label_for
+from azure_scheduled_events_exporter.core.histogram import Histogram
+from azure_scheduled_events_exporter.core.label_limit import label_for
 
 DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
 """Upper bounds of the buckets for the duration of a run, in seconds."""
@@ -91,7 +92,7 @@ class HookStatistics:
 def counted(runs: Iterable[HookRun]) -> HookStatistics:
     """Return the statistics of ``runs``, without those that have not ended.
 
-    As in ``core.statistics``, only so many event types have series of their own.
+    ``core.label_limit`` limits how many event types have series of their own.
     """
     types = {str(event_type) for event_type in EventType}  # label_for() adds to them
     counts: Counter[tuple[str, str, str]] = Counter()

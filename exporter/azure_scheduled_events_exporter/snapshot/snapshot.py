@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from azure_scheduled_events_exporter.core.document import comparable_name
+from azure_scheduled_events_exporter.core.histogram import Histogram
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import Outcome
 
 from .approvals import ApprovalOutcome, Decision, no_requests

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.histogram import Histogram
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
     Approver,
@@ -23,7 +24,6 @@ from azure_scheduled_events_exporter.core.statistics import (
     NOTICE_BOUNDS,
     PAUSE_BOUNDS,
     STATE_BOUNDS,
-    Histogram,
     Statistics,
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

@@ -12,12 +12,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.histogram import Histogram
 from azure_scheduled_events_exporter.core.impact import Counted, Readings
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS, Exposition
 from azure_scheduled_events_exporter.metrics.table import SPECS

@@ -21,6 +21,7 @@ from azure_scheduled_events_exporter.core.approvals import (
     mark_requested,
 )
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.histogram import Histogram
 from azure_scheduled_events_exporter.core.kinds import with_kinds
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approver,
@@ -35,7 +36,7 @@ from azure_scheduled_events_exporter.core.observation import (
     observe,
 )
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 # The machine may be busy.
