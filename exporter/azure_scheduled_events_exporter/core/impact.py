@@ -7,7 +7,8 @@ Theory of operation. Azure announces some seconds, and TCP connections may stall
 kernel sends a segment again when no acknowledgement comes, and counts that. So what it counts while
 an event is Started, compared with the minute before, shows what the peers of the connections
 noticed. The counters are those of the exporter's network namespace: on a VM those of the VM; in a
-pod without host network only those of the pod.
+pod without host network only those of the pod. A step of the wall clock is what that clock has
+advanced more, or less, than the clock since boot.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +34,8 @@ class Readings:
     Attributes:
         at: the moment, by this machine's clock.
         retransmitted: TCP segments sent again since the boot; None if the kernel does not say.
-        timeouts: how often a TCP connection waited in vain and sent again by its timer; likewise.
+        timeouts: how often a TCP connection sent again because its timer expired, since the boot;
+            None likewise.
     """
 
     at: Timestamp
@@ -43,7 +45,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """What TCP counted in a period: segments sent again, and timers that expired before that."""
+    """What TCP counted in a period, as the counters of :class:`Readings`."""
 
     retransmitted: int
     timeouts: int
@@ -95,7 +97,7 @@ class Impact:
             return self  # a boot begins all counters anew: what was measured before it stays
         if not even_if_recent and now.at.since(self.ends.at) < RENEWED_AFTER_SECONDS:
             return self
-        during = between(self.begins, now) or self.during
+        during = between(self.begins, now) or self.during  # what was known stays
         step = round(_lead(now.at) - _lead(self.begins.at), 2) + 0.0  # + 0.0 makes 0.0 of -0.0
         if (during, step) == (self.during, self.clock_step):
             return self

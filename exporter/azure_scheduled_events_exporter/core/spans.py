@@ -109,7 +109,7 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
             if life.proven_by_boot:  # no transition has completed the spans until the start
                 return (*_until_started(life), *_open(life, at))
             return _open(life, at)
-        case _:
+        case _:  # RESCHEDULED and RETURNED are events within the root span
             return ()
 
 

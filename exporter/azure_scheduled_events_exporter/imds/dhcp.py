@@ -105,9 +105,11 @@ def _options(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def endpoint_address(value: bytes | None) -> IPv4Address:
-    """Return the address in the ``value`` of option 245, None if the answer has no such option.
+    """Return the address of the metadata service that option 245 of an answer names.
 
-    Raises ValueError: no service can have it. Its message is to follow the words "the answer".
+    ``value``: the bytes of the option; None if the answer does not have it.
+
+    Raises ValueError: it names no such address. The message continues the words "the answer".
     """
     if value is None:
         raise ValueError("has no option 245")

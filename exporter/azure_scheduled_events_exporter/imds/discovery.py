@@ -35,7 +35,7 @@ _NETWORKD_OPTION = re.compile(r"^OPTION_245=([0-9a-fA-F]{8})[ \t\r]*$", re.MULTI
 _LEASE = re.compile(r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE)
 """``lease {``, indented lines, and ``}``."""
 
-_OPTION = re.compile(
+_DHCLIENT_OPTION = re.compile(
     r"^\s+option\s+unknown-245\s+([0-9a-fA-F]{1,2}(?::[0-9a-fA-F]{1,2}){3})\s*;", re.MULTILINE
 )
 """``option unknown-245 a8:3f:81:10;``."""
@@ -95,9 +95,9 @@ def _newest_first(patterns: Iterable[str]) -> list[Path]:
 def address_from_lease(text: str, now: float) -> bytes | None:
     """Return the bytes of option 245 in a lease file, None when it has none.
 
-    A dhclient file holds every lease since the client's start, the newest last. The last lease
-    counts that has the option and has not expired at ``now`` (Unix seconds). systemd-networkd
-    removes its file with the lease.
+    A file of dhclient holds every lease since the client's start, the newest last. Of these, the
+    last one counts that has the option and has not expired at ``now`` (Unix seconds). A file of
+    systemd-networkd holds one lease, and is removed with it.
     """
     networkd = _NETWORKD_OPTION.findall(text)
     if networkd:
@@ -105,7 +105,7 @@ def address_from_lease(text: str, now: float) -> bytes | None:
     found = None
     moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))  # as text, as a lease has it
     for lease in _LEASE.findall(text):
-        option = _OPTION.search(lease)
+        option = _DHCLIENT_OPTION.search(lease)
         expiry = _EXPIRY.search(lease)
         if option is None or expiry is None:
             continue

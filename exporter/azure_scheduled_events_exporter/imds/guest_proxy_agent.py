@@ -90,9 +90,7 @@ def own_user(accounts: Path = _ACCOUNTS) -> str:
     except OSError:
         lines = []
     for line in lines:
-        name, _, more = line.partition(":")  # name:password:uid:…
-        _, _, more = more.partition(":")
-        uid_text, _, _ = more.partition(":")
-        if uid_text == str(uid):
-            return name
+        match line.split(":"):
+            case [name, _password, account_uid, *_] if account_uid == str(uid):
+                return name
     return f"{NAMELESS} (uid {uid}, which has no name in {accounts})"

@@ -78,11 +78,7 @@ def refusal(
         flag: the setting that helps if IMDS does not know this version, a key of :data:`ADVICE`;
             ``""`` for an approval.
     """
-    body = answer.body or b""
-    text = body[:_DETAIL_BYTES].decode("utf-8", "replace")
-    content = _json(text)
-    if isinstance(content, dict) and isinstance(content.get("error"), str):
-        text = content["error"]
+    text, content = _read_body(answer)
     offered = offered_in(content)
     phrase = _unusual_phrase(answer)
     hint = _who_refuses(answer, path, phrase, content)
@@ -106,6 +102,16 @@ def refusal(
         hint=hint,
         is_temporary=is_temporary,
     )
+
+
+def _read_body(answer: Answer) -> tuple[str, Any]:
+    """Return the text of an answer's error, and the JSON of its body; None if it is no JSON."""
+    body = answer.body or b""
+    text = body[:_DETAIL_BYTES].decode("utf-8", "replace")
+    content = _json(text)
+    if isinstance(content, dict) and isinstance(content.get("error"), str):
+        text = content["error"]
+    return text, content
 
 
 def _who_refuses(answer: Answer, path: str, phrase: str, content: Any) -> str:

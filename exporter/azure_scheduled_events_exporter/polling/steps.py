@@ -1,7 +1,8 @@
 """The changes of the known events that are applied again once the journal has been read.
 
 A disk that hangs must not hide an event, so a run begins without the journal. What it has derived
-until the journal is read is derived again from what the journal has. Pure.
+until the journal is read is derived again from what the journal has. ``polling.state`` keeps the
+steps here, and applies them.
 """
 
 from collections.abc import Callable, Sequence

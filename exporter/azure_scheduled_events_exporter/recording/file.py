@@ -75,7 +75,10 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
 
 
 def _document(values: Any) -> RecordedDocument:
-    """Return the document of a line; :func:`from_line` has the errors of a line in another form."""
+    """Return the document of a line.
+
+    A line in another form raises one of the errors that :func:`from_line` handles.
+    """
     vm_name = str(values.get("vm_name", ""))
     vm_name.encode()  # raises ValueError for half a surrogate pair, which no name of a VM has
     headers = values.get("headers", {})
