@@ -6,6 +6,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from .exporter import exporter
@@ -21,12 +22,23 @@ def dashboards() -> list[Json]:
     return [fleet(), vm(), exporter()]
 
 
-def written() -> dict[Path, str]:
-    """Return the files that belong into :data:`FOLDER`, with their text."""
-    return {
-        FOLDER / f"{each['uid']}.json": json.dumps(each, indent=2, ensure_ascii=False) + "\n"
-        for each in dashboards()
-    }
+def generated() -> dict[Path, str]:
+    """Return the files that :data:`FOLDER` has to contain, with their text."""
+    files = {}
+    for dashboard in dashboards():
+        text = json.dumps(dashboard, indent=2, ensure_ascii=False)
+        files[FOLDER / f"{dashboard['uid']}.json"] = f"{text}\n"
+    return files
+
+
+def differing(files: Mapping[Path, str]) -> list[Path]:
+    """Return the files of :data:`FOLDER` that are missing, have another text, or are too many."""
+    found = []
+    for path, text in files.items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            found.append(path)
+    found += set(FOLDER.glob("*.json")) - set(files)
+    return found
 
 
 def main() -> int:
@@ -35,19 +47,14 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if a file differs from the code"
     )
-    files = written()
+    files = generated()
     if parser.parse_args().check:
-        wrong = [
-            path
-            for path, text in files.items()
-            if not path.exists() or path.read_text("utf-8") != text
-        ]
-        wrong += set(FOLDER.glob("*.json")) - set(files)
+        wrong = differing(files)
         for path in wrong:
             sys.stderr.write(
                 f"{path.name} differs from the generated file: run python -m dashboards\n"
             )
-        return 1 if wrong else 0
+        return int(bool(wrong))
     FOLDER.mkdir(exist_ok=True)
     for path, text in files.items():
         path.write_text(text, "utf-8")

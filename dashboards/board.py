@@ -42,12 +42,14 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
+"""Numbers from here on are no counts of VMs: they stand for doubt (:func:`in_doubt`)."""
+# Of each dashboard, the end of its title, and the text of links to it.
 _DESCRIPTIONS = {
     FLEET_BOARD: ("Fleet", "What Azure is about to do to which VMs"),
     VM_BOARD: ("VM", "The events of one VM"),
     EXPORTER_BOARD: ("Exporters", "Whether the exporters work"),
 }
-# What a link hands on: the data source and the time range.
+# What a link to another dashboard hands on: the data source and the time range.
 _KEPT = "${datasource:queryparam}&${__url_time_range}"
 _PORTAL = (
     "https://portal.azure.com/#@/resource/subscriptions/${__data.fields.subscription_id}"
@@ -59,9 +61,9 @@ STATUS_LINK = cell_link("Status page of the exporter", "http://${__data.fields.i
 
 
 def annotation(*matchers: str, not_on: Sequence[int] = ()) -> Json:
-    """Return the marks of events that are Started; panels with an id in ``not_on`` have none.
+    """Return the marks on graphs of events that are Started, as Grafana 11 to 13 read them.
 
-    Written as all of Grafana 11 to 13 read it.
+    ``matchers`` select the events. The panels with an id in ``not_on`` have no marks.
     """
     written: Json = {
         "name": "Azure Scheduled Events",
@@ -88,10 +90,11 @@ def board(
 ) -> Json:
     """Return a dashboard with the data source, the links and the marks of events that all have.
 
-    ``marked`` are matchers of the events that are marked, on panels without a time range of their
-    own.
+    ``marked`` are matchers of the events that are marked. A panel with a time range of its own has
+    no marks.
     """
-    own_range = [number for number, each in enumerate(panels, 1) if each.timeFrom]
+    # Panels get their ids in their order, from 1 on.
+    own_range = [panel_id for panel_id, each in enumerate(panels, 1) if each.timeFrom]
     return plain(
         g.Dashboard(
             uid=uid,
@@ -164,10 +167,11 @@ def stat(
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
-    """Return the mappings of what :func:`.queries.or_quiet` returns in place of a number.
+    """Return the mappings of the numbers with which :func:`.queries.or_quiet` says "empty".
 
-    ``none`` is the text of ``quiet``. Numbers from 200,000 on, beyond any count of VMs, stand for
-    doubt: a single blind exporter of 100,000 makes at least 300,000.
+    ``none`` is the text of ``quiet``: all exporters see IMDS. Numbers between ``quiet`` and
+    :data:`.style.UNKNOWN` say that some do not. The smallest is that of one blind exporter among
+    100,000, which is above 200,000. No count of VMs is as large.
     """
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),

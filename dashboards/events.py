@@ -1,4 +1,9 @@
-"""The table of events that the boards of the fleet and of a VM have: now, next, and past."""
+"""The table of events that the boards of the fleet and of a VM have: now, next, and past.
+
+The first queries return its rows and their order, and the others return cells for these rows only.
+There are three kinds of rows: current events, events that are away (no exporter shows them any
+more, and none saw their end), and past events.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,18 +57,19 @@ _TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Which events the table of a board has.
+    """Which events the table of a board has, as parts of its queries.
 
     Attributes:
-        current: the series of the current ones; compared by event_id.
-        few: at most 50 of them, with the most urgent ones: columns need not read more.
-        few_timed: the same without those that have no time, in fewer characters.
-        info: matchers of their texts.
-        away: matchers of the impacts of its VMs.
-        past: matchers of the series of exporters whose VMs had an event.
-        elsewhere: leaves out the past series of VMs that the board does not show.
-        were: a condition of past events.
-        returned: leaves out past events that are current again.
+        current: a query whose series have the EventIds of the current events.
+        few: the same for at most 50 of them, among which are the most urgent ones: no more are
+            read for the other columns.
+        few_timed: the same without events that have no time; a shorter query than ``few``.
+        info: matchers of the series with the texts of current events.
+        away: matchers of the impacts on the VMs that the board shows.
+        past: matchers of the series of past events.
+        elsewhere: what leaves out past series of VMs that the board does not show.
+        were: a further condition of past events.
+        returned: what leaves out past events that are current again.
     """
 
     current: str
@@ -78,27 +84,30 @@ class Events:
 
     @property
     def rows_now(self) -> str:
-        """The most urgent current events; their value is when their impact begins or began."""
+        """The rows of current events, at most 25; the value is when the impact begins or began.
+
+        They are those whose impact comes first.
+        """
         moments = f"min by (event_id) ({impacts(*self.info)})"
         return f"bottomk({_ROWS}, {moments} {UNENDED} and on (event_id) {self.current})"
 
     @property
     def rows_away(self) -> str:
-        """The events that nobody shows any more and nobody saw end; their value as above."""
+        """The rows of events that are away, at most 25; the value is when the impact began."""
         moments = f"max by (event_id) ({last(VM_IMPACT, HELD, *self.away)})"
         ended = f"unless on (event_id) {last(ENDED, HELD)}"
         return f"topk({_ROWS}, {moments} unless on (event_id) {metric(SEEN)} {ended})"
 
     @property
     def rows_past(self) -> str:
-        """The events that ended last; their value is when."""
+        """The rows of the 25 events that ended last; the value is when they ended."""
         ended = f"{last(ENDED, PAST, *self.past)} {self.elsewhere}".strip()
         return f"topk({_ROWS}, max by (event_id) ({ended}))"
 
     def queries(self) -> list[str]:
         """Return the queries of the table: first those that order its rows."""
-        # 1000: the times of metrics are seconds, those of Grafana milliseconds.
         gone = f"{self.rows_past} {self.were}".strip()
+        # 1000: the times of metrics are seconds, those of Grafana milliseconds.
         return [
             f"sort({cells('When', f'1000 * {self.rows_now}')})",
             cells("When", f"1000 * {self.rows_away}"),
@@ -108,6 +117,7 @@ class Events:
         ]
 
     def _texts(self) -> list[str]:
+        """Return the queries of the columns with texts, for each kind of rows."""
         new = newest()
         unseen = f"{new} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
         away = one(last(EVENT_INFO, HELD, SELF))
@@ -127,6 +137,7 @@ class Events:
         ]
 
     def _numbers(self) -> list[str]:
+        """Return the queries of the columns with numbers, for current and for past events."""
         due = f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"
         announced = f"max by (event_id) ({metric('event_duration_seconds')})"
         was_announced = self.latest("event_duration_seconds")
@@ -141,7 +152,7 @@ class Events:
         ]
 
     def of_past(self, column: str, vector: str) -> str:
-        """Return a column of the past events."""
+        """Return the query of a column of past events."""
         return _of(self.rows_past, column, vector)
 
     def latest(self, name: str) -> str:
@@ -155,7 +166,7 @@ def _of(rows: str, column: str, vector: str) -> str:
 
 
 def notice(events: Events) -> str:
-    """Return the column of the time from first seen to the last NotBefore."""
+    """Return the query of the column Notice: the time from first seen to the last NotBefore."""
     given = f"{events.latest('event_not_before_timestamp_seconds')} - {events.latest(FIRST_SEEN)}"
     return events.of_past("Notice", f"clamp_min({given}, 0)")
 
@@ -184,16 +195,19 @@ def table(
 
 
 def _titles(own: Sequence[str]) -> Mapping[str, str]:
-    vms = {} if own else {"resources": "VMs"}
-    return {
+    """Return the columns in their order, with their titles."""
+    names = {
         "event_status": "State",
         "event_type": "Type",
         "When": "When",
         "At": "At",
-        **vms,
-        "Approved": "Approved",
-        "Policy": "Policy approves",
-        **{name: name for name in own},
+    }
+    if not own:
+        names["resources"] = "VMs"
+    names["Approved"] = "Approved"
+    names["Policy"] = "Policy approves"
+    names |= {name: name for name in own}
+    return names | {
         "Announced": "Announced",
         "Paused": "Paused",
         "kind": "Kind",
@@ -203,6 +217,7 @@ def _titles(own: Sequence[str]) -> Mapping[str, str]:
 
 
 def _overrides() -> list[Json]:
+    """Return the look of the columns that both boards have."""
     no_time = values({1000 * NO_TIME: ("no time given", "")})
     approved = values({code: (text, "") for code, text in APPROVED.items()})
     return [
@@ -222,6 +237,7 @@ def _overrides() -> list[Json]:
 
 
 def _own_overrides(own: Sequence[str]) -> list[Json]:
+    """Return the look of the columns that only one of the boards has."""
     if own:
         return [by_name(name, unit="s", decimals=0, custom__width=90) for name in own]
     return [wrapped("VMs", links=[vm_link("vm")], custom__width=130, custom__filterable=True)]

@@ -1,6 +1,6 @@
 """The dashboard of the exporters: whether the watching itself works.
 
-One row of green and one table if it does.
+If it does, the first row is all green. Below it, a table has the exporters, the worst ones first.
 """
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
@@ -33,6 +33,7 @@ _DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
 
 # ---- Numbers: how many exporters have each problem
 
+# By the title of the panel: a query of the exporters with the problem, what it means, its alert.
 _PROBLEMS = {
     titles.IMDS: (
         blind(*_TARGET),
@@ -81,13 +82,15 @@ _PROBLEMS = {
 
 
 def _problem(expression: str) -> str:
-    """Return the query of how many exporters have a problem.
+    """Return the query of how many exporters have the problem that ``expression`` selects.
 
-    It is 0 if others are known, and else says that none is known.
+    Its value is 0 if none of the known exporters has the problem, and :data:`.style.UNKNOWN` if no
+    exporter is known.
 
-    The recording behind $sees counts by job and knows no single instance. For a chosen one, ``up``
-    is read: no series has the label ``all``, so its matcher selects nothing while ``$instance`` is
-    ``.*``, and everything otherwise.
+    Usually ``$sees`` tells which are known. Its recording counts by job, so it has no series of a
+    healthy instance. If people have chosen an instance, ``up`` is read too. The matcher of ``all``
+    is the condition for that: no series has this label, so ``$instance`` is compared with an empty
+    text. That selects nothing while ``$instance`` is ``.*``, and everything otherwise.
     """
     chosen = selector("up", *_TARGET, 'all!~"$instance"')
     known = f"{selector('$sees', *_TARGET)} or {chosen}"
@@ -97,7 +100,10 @@ def _problem(expression: str) -> str:
 
 # ---- The table: the exporters that are down, those that fail, and those whose answers are oldest
 
+# The numbers of the states. _SEES is the least: for it stands the time of the last answer.
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
+# RECORDED has the first two of these states, with the same numbers. Without rules, they follow from
+# what was scraped.
 _BLIND = (
     f"{selector(RECORDED, *_TARGET)}"
     f" or on (job, instance) {selector('$scraped', *_TARGET)} == {_DOWN}"
@@ -112,7 +118,7 @@ Of exporters that work, it is the time of the last answer, so that the oldest co
 
 
 def _table() -> list[str]:
-    """Return the queries of the columns.
+    """Return the queries of the columns of the table.
 
     At 10,000 exporters each metric read is dear, so not all rows get a name: those of exporters
     whose journal fails do only if they are among the others, too.
@@ -150,6 +156,7 @@ def exporter() -> Json:
 
 
 def _answer() -> list[g.Panel]:
+    """Return the first row: a number for each problem."""
     return [
         stat(
             title,
@@ -178,6 +185,7 @@ _STATES = [
 
 
 def _exporters() -> g.Panel:
+    """Return the table of exporters."""
     return panel(
         Table,
         titles.EXPORTERS,
@@ -214,6 +222,7 @@ def _exporters() -> g.Panel:
 
 
 def _over_time() -> g.Panel:
+    """Return the graph of how many exporters were down or did not see IMDS."""
     return panel(
         g.TimeSeries,
         titles.NOT_CURRENT,

@@ -69,8 +69,10 @@ from .style import (
 )
 from .timeline import fleet_query, timeline
 
-# Of a chosen group, and with the last "|" also of exporters that do not know theirs yet.
+# Series of the chosen groups and, because of the last "|", those without a resource group: their
+# exporters do not know theirs yet.
 _GROUP = 'resource_group=~"$resource_group|"'
+# Leaves out the series of exporters of other groups.
 _ELSEWHERE = f"unless on (job, instance) {metric(INSTANCE_INFO, _GROUP.replace('=~', '!~'))}"
 _CURRENT = metric(EVENT_INFO, _GROUP)
 _TIMED = f"{metric(EVENT_IMPACT)} and on (event_id) {_CURRENT}"
@@ -88,23 +90,26 @@ _EVENTS = Events(
 
 _OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|seen).+"', SELF)
 _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
-"""1 for each current event, and 2 for a Started one: it was seen, and has started."""
+"""1 for each current event, which has been seen; 2 for a Started one, which has a start too."""
 _QUIET = f"topk({MOST}, {metric(INSTANCE_INFO, _GROUP, JOB)})"
 _OTHERS = (
     f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET})"
     f" unless on (job, instance) {metric(SEEN, SELF)}"
 )
-# The numbers of _STATES.
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
-"""Events are not joined by ``or on``.
+"""The rows of the table: for each VM with an event, and for others, a number of ``_STATES``.
 
-In VictoriaMetrics, one that has just ended would get the other side's value.
+Events are not joined by ``or on``: in VictoriaMetrics, an event that has just ended would get the
+value of the other side.
 """
 _FIRST = (
     f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)})"
     f" {_ELSEWHERE})"
 )
-"""Without quiet VMs, which bring their names along."""
+"""Keeps the VMs with an event or a blind exporter.
+
+The rows of quiet VMs are series that have the names already.
+"""
 _STATES = {
     4: ("Started", HAPPENING),
     3: ("Scheduled", WAITING),
@@ -114,6 +119,7 @@ _STATES = {
 
 
 def _vms() -> list[str]:
+    """Return the queries of the table of VMs: its rows, their names, and when events begin."""
     ended = f"unless on (event_id, job, instance) {last(ENDED, HELD)}"
     current = f"1000 * {last(VM_IMPACT, HELD)} {ended}"
     return [
@@ -126,15 +132,16 @@ def _vms() -> list[str]:
 # ---- Numbers
 
 _BLIND = f"(count({blind(JOB)}) or on () vector(0))"
-# The number of exporters as the label "all", from which the text of the panel takes it.
+# A series with the number of exporters as its label "all", which the panel shows as its name.
 _ALL = f'count_values("all", sum({selector("$sees", JOB)}) + {_BLIND})'
+# The events that have not started and have not ended.
 _WAITING = (
     f"{metric(EVENT_INFO, _GROUP, NOT_ADVISORY)} unless on (event_id) ({metric(STARTED)} or {OVER})"
 )
 
 
 def _count(of: str) -> str:
-    """Return the query of the number of VMs in Resources of the events ``of``."""
+    """Return the query of how many VMs the events ``of`` name, an expression, in Resources."""
     return or_quiet(
         f"sum(max by (event_id) ({metric('event_resources')} and on (event_id) ({of})))"
     )
@@ -148,15 +155,13 @@ def _by_type(outcome: str) -> str:
 
 def _notice() -> str:
     """Return the query of the least notice of each type, in seconds."""
-    both = (
-        f"max by (event_id, event_type) ({each})"
-        for each in (last(NOT_BEFORE, PAST, OWN), last(FIRST_SEEN, PAST, OWN))
-    )
-    return f"min by (event_type) (clamp_min({' - '.join(both)}, 0))"
+    not_before = f"max by (event_id, event_type) ({last(NOT_BEFORE, PAST, OWN)})"
+    first_seen = f"max by (event_id, event_type) ({last(FIRST_SEEN, PAST, OWN)})"
+    return f"min by (event_type) (clamp_min({not_before} - {first_seen}, 0))"
 
 
-# A bar is drawn at the beginning of its day, and DAY reads what follows: events that were first
-# seen after that moment.
+# How many events were first seen in each day, which is what DAY reads. The comparison leaves out
+# those that were first seen before: their series go on in that day.
 _DAYS = (
     f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE})"
     " >= time())"
@@ -189,6 +194,7 @@ _COUNTED = "A VM counts for each event that names it, whether it has an exporter
 
 
 def _answer() -> list[g.Panel]:
+    """Return the first row: what comes next, how many VMs it concerns, and whether that is all."""
     return [
         next_impact(
             countdown(f"{metric(EVENT_IMPACT)} and on (event_id) {_WAITING}"),
@@ -231,6 +237,7 @@ def _answer() -> list[g.Panel]:
 
 
 def _table_of_events() -> g.Panel:
+    """Return the table of current and past events."""
     return table(
         "Current events first, the most urgent on top, then those that ended in the last 30 days."
         " When: the start of the impact, its approval, or NotBefore; the end of a past event."
@@ -244,6 +251,7 @@ def _table_of_events() -> g.Panel:
 
 
 def _timeline() -> g.Panel:
+    """Return the timeline of VMs with an event."""
     return timeline(
         "At most 50 VMs that had an event in the time range. An event of kind harmless is on the"
         " board of its VM only.",
@@ -267,6 +275,7 @@ _VM_COLUMNS = {
 
 
 def _table_of_vms() -> g.Panel:
+    """Return the table of VMs."""
     return panel(
         Table,
         titles.VMS,
@@ -302,6 +311,7 @@ def _table_of_vms() -> g.Panel:
 
 
 def _types() -> g.Panel:
+    """Return the table of how the events of each type ended."""
     outcomes = ("Completed", "Cancelled", "Lost")
     return panel(
         Table,

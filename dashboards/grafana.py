@@ -17,7 +17,8 @@ SCHEMA_VERSION = 39
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 COLUMN = "column"
 """The label that names the table column which a series' value belongs to."""
-_COLUMNS = 24
+_COLUMNS = 24  # in which Grafana divides the width of a dashboard
+# The keys that Grafana has dropped, by the class of grafanalib that writes them.
 _OBSOLETE: Mapping[type, frozenset[str]] = {
     g.Dashboard: frozenset(
         {"__inputs", "hideControls", "rows", "sharedCrosshair", "style", "version"}
@@ -81,7 +82,7 @@ _BLANK = {
     "matcher": {"id": "byRegexp", "options": ".*"},
     "properties": [{"id": "noValue", "value": " "}],
 }
-"""The text of an empty table does not belong into its empty cells."""
+"""Empty cells show nothing. Without this, they would show the text for an empty table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,9 @@ def panel(
 ) -> g.Panel:
     """Return a panel of one of grafanalib's classes.
 
-    ``size`` is its width, of 24 columns, and its height.
+    ``size`` is its width, of 24 columns, and its height. ``defaults`` and ``custom`` are how its
+    fields are shown and drawn, and ``more`` are arguments of the class. It has no position yet:
+    :func:`laid_out` gives it one.
     """
     look = _LOOKS[kind]
     width, height = size
@@ -188,7 +191,7 @@ def _fields(
     defaults: Mapping[str, object],
     custom: Mapping[str, object],
 ) -> Json:
-    """Return how the fields of a panel are shown, but for overrides."""
+    """Return how the fields of a panel are shown, unless an override says otherwise."""
     return {
         "unit": unit,
         "color": {"mode": "thresholds"},
@@ -209,11 +212,15 @@ def _lettered(queries: Sequence[Query]) -> list[Query]:
 def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str = "") -> list[Json]:
     """Return the transformations that make one table of all queries.
 
-    The columns ``names`` are in their order. A series is a cell: its label :data:`COLUMN` names the
-    column, and its other labels are columns, too. Rows stand in the order of
-    the first queries. ``names`` are labels and values of :data:`COLUMN` with their titles; ``kept``
-    are those that only links read. Rows without a value in the column ``needed`` are left out;
-    ``again`` is a column with the same value, for another unit.
+    A series is a cell: its label :data:`COLUMN` names the column of its value, and its other labels
+    are cells of the same row. Rows have the order in which the queries return them first.
+
+    Args:
+        names: the columns that are shown, in their order: labels, and values of :data:`COLUMN`,
+            with their titles.
+        kept: further columns, which only links read.
+        needed: a column without whose value a row is left out.
+        again: another column with the value of ``needed``, to be shown in another unit.
     """
     shown = [*names, *kept]
     chosen: list[Json] = []
@@ -248,7 +255,10 @@ def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str =
 
 
 def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
-    """Return the panels placed from left to right, in lines from top to bottom."""
+    """Return the panels placed from left to right, in lines from top to bottom.
+
+    The widths of the panels of a line add up to that of the dashboard, and their heights are equal.
+    """
     placed = []
     x = 0
     y = 0
@@ -265,7 +275,10 @@ def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
 def variable(
     name: str, label: str, query: str, *, all_value: str | None = None, many: bool = True
 ) -> g.Template:
-    """Return a variable of label values; of ``many``, one may choose several."""
+    """Return a variable of label values, of which people choose one, or several if ``many``.
+
+    ``all_value`` is what queries get for the choice All, instead of a list of all values.
+    """
     return Variable(
         name=name,
         label=label,
@@ -285,7 +298,7 @@ def hidden_variable(name: str, query: str) -> g.Template:
 
 
 def first_variable(name: str, query: str) -> g.Template:
-    """Return a hidden variable with one value, the first in the alphabet."""
+    """Return a hidden variable with one value: the first in the alphabet."""
     return attr.evolve(variable(name, name.capitalize(), query, many=False), hide=g.HIDE_VARIABLE)
 
 
@@ -323,7 +336,7 @@ def web_link(title: str, url: str) -> Json:
 
 
 def cell_link(title: str, url: str, *, inside: bool = False) -> Json:
-    """Return a link of a cell; only a page ``inside`` of Grafana opens in the same tab."""
+    """Return a link of a cell, which opens a new tab unless its page is ``inside`` of Grafana."""
     link: Json = {"title": title, "url": url}
     if not inside:
         link["targetBlank"] = True
@@ -332,32 +345,33 @@ def cell_link(title: str, url: str, *, inside: bool = False) -> Json:
 
 def plain(dashboard: g.Dashboard) -> Json:
     """Return the dashboard as plain JSON, without obsolete keys and without what is not set."""
-    decoded: Json = json.loads(json.dumps(dashboard.auto_panel_ids(), default=_current))
+    written = json.dumps(dashboard.auto_panel_ids(), default=_plain_object)
+    decoded: Json = json.loads(written)
     return decoded
 
 
-def _current(thing: object) -> object:
-    """Return the output of a class of grafanalib, without keys that Grafana has dropped."""
+def _plain_object(thing: object) -> object:
+    """Return what an object of grafanalib writes, without keys that are obsolete or not set."""
     obsolete: set[str] = set()
     for known, keys in _OBSOLETE.items():
         if isinstance(thing, known):
             obsolete |= keys
     # Each of grafanalib's classes has this method.
     written = thing.to_json_data()  # type: ignore[attr-defined]
-    return _set({key: value for key, value in written.items() if key not in obsolete})
+    return _without_unset({key: value for key, value in written.items() if key not in obsolete})
 
 
-def _set(value: object) -> object:
-    """Return the value without unset keys.
+def _without_unset(value: object) -> object:
+    """Return the value without keys whose value is None, at any depth.
 
-    The lowest step of thresholds and open ranges of mappings have null as value.
+    Three keys keep theirs: the lowest step of thresholds and open ranges of mappings need null.
     """
     if isinstance(value, dict):
-        return {
-            key: _set(each)
-            for key, each in value.items()
-            if each is not None or key in {"value", "from", "to"}
-        }
+        kept = {}
+        for key, each in value.items():
+            if each is not None or key in {"value", "from", "to"}:
+                kept[key] = _without_unset(each)
+        return kept
     if isinstance(value, list):
-        return [_set(each) for each in value]
+        return [_without_unset(each) for each in value]
     return value

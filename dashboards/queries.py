@@ -4,11 +4,14 @@ Queries read scraped series, so that boards are right without any recording rule
 minute; recordings only make them faster (:func:`watch_variables`):
 
 - The exporters decide what is hard to know, such as the kind of an event, when its impact begins,
-  and when they saw it. Queries only select; where exporters differ, the newest statement wins.
+  and when they saw it. Queries only select. Where exporters differ, the newest statement wins.
 - An event counts once, whatever the number of exporters that show it.
-- Of 10,000 VMs, at most what one sample each is read of all; over time, only events of exporters'
-  own VMs are.
+- A fleet may have 10,000 VMs. A query of the present reads at most one sample of each; a query of
+  the past reads only series of events of the exporters' own VMs.
 - An empty answer is never shown as quiet: :func:`or_quiet` looks whether exporters see IMDS.
+
+Names such as ``PAST`` are ranges of PromQL; the others are matchers or names of metrics without
+their prefix.
 """
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
@@ -23,16 +26,19 @@ MOST = 50
 """The most rows of a table, and series of a panel."""
 PAST = "[30d]"
 HELD = "[1h]"
-"""For how long an event is shown that nobody shows any more and whose end nobody saw.
+"""For how long an event stays on the boards when no exporter shows it and none saw its end.
 
-Its VM may be away with it.
+The VM of the event may be away.
 """
 STALE_SECONDS = 120
 """An event that no exporter saw for longer than this is not seen."""
 NAMES = "[30m]"
 """For how long the name of a VM is known whose exporter is down."""
 DAY = "[1d] offset -1d"
-"""A day from its beginning on, where a bar is drawn."""
+"""The day that begins at the moment of the query: Grafana draws a bar at the beginning of its day.
+
+The offset is negative, so the range reads what follows that moment.
+"""
 OWN = 'scope!="peer"'
 SELF = 'scope="self"'
 NOT_ADVISORY = 'kind!="advisory"'
@@ -77,42 +83,47 @@ def last(name: str, window: str, *matchers: str, **labels: str) -> str:
 
 
 OVER = f"{metric(ENDED)} unless on (event_id) ({metric(SEEN)} > time() - {STALE_SECONDS})"
-"""The events that one exporter saw end and no other still sees.
+"""The events that an exporter saw end, and that no exporter still sees.
 
-An exporter that gets no valid document goes on showing an event, with an old time.
+To show an event is not to see it: an exporter that gets no valid document goes on showing the
+event, with the old time at which it saw it.
 """
 UNENDED = f"unless on (event_id) ({OVER})"
+"""Leaves out the events of :data:`OVER`."""
 
 
 def impacts(*matchers: str) -> str:
-    """Return when the impact of each current event begins or began, or that it has no time."""
-    # As 4e9: a query has a limit of characters.
+    """Return when the impact of each current event begins or began.
+
+    It is :data:`.style.NO_TIME` for an event that has no time.
+    """
+    # Written short, as 4e9: the length of a query is limited.
     no_time = f"{NO_TIME / 1e9:.0f}e9 * {metric(EVENT_INFO, *matchers)}"
     return f"{metric(EVENT_IMPACT)} or on (event_id) {no_time}"
 
 
 def newest(*matchers: str) -> str:
-    """Return one series of each current event: its texts as those know them who saw it last.
+    """Return one series of each current event, with its texts: that of who saw the event last.
 
-    The value is when they saw it.
+    The value is when that exporter saw it.
     """
     seen = f"on (job, instance, event_id) group_left () {metric(SEEN)}"
     return one(f"{metric(EVENT_INFO, *matchers)} * {seen}")
 
 
 def started_events(*matchers: str) -> str:
-    """Return 1 for each type and VMs of which an event is Started."""
+    """Return a series for each type and VMs of which an event is Started."""
     started = metric(EVENT_INFO, 'event_status="Started"', *matchers)
     return f"group by (event_type, vms) ({started})"
 
 
 def one(vector: str) -> str:
-    """Return one series of each event, that with the highest value."""
+    """Return one series of each event: the one with the highest value."""
     return f"topk by (event_id) (1, {vector})"
 
 
 def cells(column: str, vector: str) -> str:
-    """Return ``vector`` as the cells of a column of a table."""
+    """Return ``vector`` as the cells of a column of a table, by :func:`.grafana.columns`."""
     return f'label_replace({vector}, "{COLUMN}", "{column}", "", "")'
 
 
@@ -132,7 +143,11 @@ def with_portal(vms: str) -> str:
 
 
 TRACED = 'event_id!~"$traces.*"'
-"""Selects all events if traces are chosen, and none if not: no series is read then."""
+"""Selects all events if a source of traces is chosen, and none if not.
+
+The variable is then empty, and ``.*`` matches every event. No EventId begins with the UID of a data
+source.
+"""
 
 
 def with_trace(events: str) -> str:
@@ -147,13 +162,14 @@ def first_vm(events: str) -> str:
 
 
 def approval(window: str = "", *matchers: str) -> str:
-    """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window.
+    """Return the number of :data:`.style.APPROVED` of each event.
 
-    They are 1 if the exporter has approved the event, plus 2 if it has started. An event in a
-    window has ended, so it counts as started.
+    It is 1 if the exporter has approved the event, plus 2 if the event has started. Without a
+    ``window``, the events are the current ones. With one, they are those of a past window, which
+    have ended and so count as started.
     """
     if not window:
-        # A number to the power of 0 is 1.
+        # 1 for each event that has started: any number to the power of 0 is 1.
         started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
         return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
@@ -168,8 +184,11 @@ def blind(*matchers: str) -> str:
 def watch_variables() -> list[g.Template]:
     """Return the variables with the names of the two metrics that say which exporters see IMDS.
 
-    Both are a recording if there is one: 0 for each exporter that does not, and by job how many do.
-    While nothing is recorded any more, no exporter is known to see IMDS.
+    If the shipped rules are there, the name of both is that of their recording. It has a series of
+    value 0 for each exporter that does not see IMDS, and for each job how many do. Without rules,
+    ``sees`` is the exporters' own ``up``, and ``scraped`` is that of Prometheus. If the rules have
+    stopped within the time range, the recording is still named but has no values: then no exporter
+    is known to see IMDS.
     """
     return [
         first_variable(name, f'label_values({{__name__=~"{EXPORTERS}|{raw}"}}, __name__)')
@@ -178,16 +197,17 @@ def watch_variables() -> list[g.Template]:
 
 
 def or_quiet(vector: str, quiet: float = 0) -> str:
-    """Return ``vector``, or why it is empty.
+    """Return ``vector``, or a number that says why it is empty.
 
-    While it is, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does. A number
-    in between stands for nothing known while some do not see IMDS.
+    The number is ``quiet`` if all exporters see IMDS, and :data:`.style.UNKNOWN` if none does. A
+    number in between means that nothing is known, and some exporters do not see IMDS.
     """
     # The share of exporters that see IMDS; of the recording, the share of its rows that are not 0.
     seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
     # 0 if any exporter cannot be scraped, else 1.
     scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
-    # 0 if all can be scraped and see IMDS, else more than 0.
+    # 0 if all can be scraped and see IMDS; at least 1/2 if one cannot be scraped; else the share
+    # that does not see IMDS.
     some = f"(1 - {seen} * (1 + {scraped}) / 2)"
     between = f"{quiet:g} + {UNKNOWN - quiet:g} * {some}"
     return f"{vector} or on () {between} or on () vector({UNKNOWN:g})"

@@ -21,15 +21,15 @@ NEUTRAL = "#5D6470"  # past, or a quantity: carries no judgment
 PALETTE = (FINE, WAITING, HAPPENING, FAILED, NEUTRAL)
 
 QUIET = 1e10
-"""What queries return in place of a number if nothing is known while all exporters see IMDS."""
+"""What a countdown shows if there is no event, and all exporters see IMDS."""
 UNKNOWN = 3e10
-"""What they return while no exporter sees IMDS.
+"""What every query of a number shows while no exporter sees IMDS.
 
-Numbers in between stand for nothing known while some see IMDS. All are far above every countdown
-and count.
+A number between :data:`QUIET` and this one stands for "no event, but only some exporters see IMDS".
+All of these are far above every countdown and count.
 """
 NO_TIME = 4e9
-"""In place of a time (seconds) that IMDS does not give."""
+"""Unix seconds in place of a time that IMDS does not give; in the year 2096."""
 
 STATES: Mapping[str, str] = {
     str(State.STARTED): HAPPENING,
@@ -41,9 +41,9 @@ STATES: Mapping[str, str] = {
     str(Transition.WITHDRAWN): NEUTRAL,
     str(Transition.LOST): FAILED,
 }
-"""The states of events: Azure's words for current ones, the exporter's for how they ended.
+"""The colors of the states of events: Azure's words for current events, the exporter's for ends.
 
-not seen: no exporter shows the event any more, and none saw its end.
+An event is "not seen" if no exporter shows it any more, and none saw its end.
 """
 APPROVED: Mapping[float, str] = {
     0: "not yet",
@@ -51,7 +51,10 @@ APPROVED: Mapping[float, str] = {
     2: "not by exporter",
     3: "by exporter",
 }
-"""Whether an event is approved: 0 and 1 while it is Scheduled, 2 and 3 from its start on."""
+"""Who approved an event, by the number of :func:`.queries.approval`.
+
+The numbers are 0 and 1 while the event is Scheduled, 2 and 3 from its start on.
+"""
 
 
 def values(table: Mapping[float, tuple[str, str]] | Mapping[int, tuple[str, str]]) -> list[Json]:
@@ -64,7 +67,7 @@ def values(table: Mapping[float, tuple[str, str]] | Mapping[int, tuple[str, str]
         shown: Json = {"text": text, "index": index}
         if color:
             shown["color"] = color
-        options[f"{number:.15g}"] = shown
+        options[f"{number:.15g}"] = shown  # as JavaScript writes the number: all digits, no ".0"
     return [{"type": "value", "options": options}]
 
 
@@ -77,7 +80,10 @@ def colors(table: Mapping[str, str]) -> list[Json]:
 
 
 def between(least: float | None, most: float | None, text: str, color: str) -> Json:
-    """Return Grafana's mapping of a range of numbers, open where None, to one text."""
+    """Return Grafana's mapping of the numbers from ``least`` to ``most`` to one text.
+
+    None is no limit.
+    """
     return {
         "type": "range",
         "options": {"from": least, "to": most, "result": {"text": text, "color": color}},
@@ -85,7 +91,7 @@ def between(least: float | None, most: float | None, text: str, color: str) -> J
 
 
 def pattern(regex: str, text: str) -> list[Json]:
-    """Return Grafana's mapping of texts that match to one text."""
+    """Return Grafana's mapping of texts that match ``regex`` to ``text``, which may use groups."""
     result = {"text": text, "index": 0}
     return [{"type": "regex", "options": {"pattern": regex, "result": result}}]
 

@@ -1,4 +1,9 @@
-"""The timeline on the boards of the fleet and of a VM: when events were Scheduled and Started."""
+"""The timeline on the boards of the fleet and of a VM: when events were Scheduled and Started.
+
+A query returns a state as a number. ``_SCHEDULED`` and ``_STARTED`` are negative; a number from 0
+on is the longest pause that was measured, in seconds, which the exporter shows for an hour after
+the end.
+"""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
@@ -20,12 +25,16 @@ from .style import HAPPENING, NEUTRAL, WAITING, values
 
 _SCHEDULED = -2
 _STARTED = -1
-"""Numbers from 0 on are the longest pause that was measured, in seconds."""
 _PLACE = "(resource_group, vm_name)"
+"""The labels that tell the VMs of a fleet apart, as a list of PromQL."""
 
 
 def fleet_query(group: str) -> str:
-    """Return the state of each of at most 50 VMs that had an event in the time range."""
+    """Return the state of each of at most 50 VMs that had an event in the time range.
+
+    ``group`` matches the chosen resource groups.
+    """
+    # The series of a pause have no name of the VM. Here are the names, with the value 0 to add.
     names = f"(job, instance, event_id) group_left {_PLACE} 0 * {last(VM_IMPACT, '[2h]')}"
     shown = selector("", ANY_VM_IMPACT, group)
     latest = f"max by {_PLACE} (last_over_time({shown}[$__range] @ end()))"
@@ -37,7 +46,10 @@ def fleet_query(group: str) -> str:
 
 
 def vm_query(name: str, instance: str) -> str:
-    """Return the state of the events of one VM, by their type."""
+    """Return the state of the events of one VM, by their type.
+
+    ``name`` matches the VM, and ``instance`` matches its exporter.
+    """
     own = metric(EVENT_IMPACT, instance, SELF)
     impacts = f"({own} or {selector('', ANY_VM_IMPACT, name)})"
     return (
@@ -47,7 +59,10 @@ def vm_query(name: str, instance: str) -> str:
 
 
 def _state(impacts: str) -> str:
-    """Return the number of the state: an event counts as Started once its impact has begun."""
+    """Return the number of the state of each event, from when its impact begins.
+
+    An event counts as Started once its impact has begun: then the comparison is 1, and else 0.
+    """
     return f"{_SCHEDULED} + ({impacts} <= bool time())"
 
 

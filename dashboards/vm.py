@@ -66,11 +66,11 @@ from .timeline import timeline, vm_query
 
 _NAMED = 'vm_name="$vm"'
 _AT = 'instance=~"$instance"'
-# The VM is one of the names, which commas separate. As the exporter compares them: without regard
-# to case or to an underscore before the name. In backquotes, PromQL reads no escapes, which
-# ${vm:regex} contains.
+# The VM is one of the names, which commas separate. They are compared as the exporter does: without
+# regard to case, or to an underscore before the name. The text is in backquotes, because
+# ${vm:regex} contains backslashes, which PromQL would read as escapes in quotes.
 _TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"
-# ``resources`` holds ten names; of larger events, its own exporter tells.
+# ``resources`` has at most ten names. An event of more VMs is known from the VM's own exporter.
 _CURRENT = f"({metric(EVENT_INFO, _TOUCHES)} or on (event_id) {metric(VM_IMPACT, _NAMED)})"
 _FEW = f"topk({MOST}, max by (event_id) {_CURRENT})"
 _EVENTS = Events(
@@ -89,6 +89,7 @@ _EVENTS = Events(
 
 
 def _events() -> list[str]:
+    """Return the queries of the table of events, with the two columns that only this board has."""
     lasted = f"{_EVENTS.latest(ENDED)} - {_EVENTS.latest(STARTED)}"
     return [*_EVENTS.queries(), notice(_EVENTS), _EVENTS.of_past("Started for", lasted)]
 
@@ -97,9 +98,9 @@ def _events() -> list[str]:
 
 
 def _or_quiet(vector: str, quiet: float = 0) -> str:
-    """Return ``vector`` or why it is empty.
+    """Return ``vector``, or a number that says why it is empty.
 
-    That is ``quiet`` while this VM's exporter sees IMDS, else :data:`.style.UNKNOWN`.
+    The number is ``quiet`` while this VM's exporter sees IMDS, else :data:`.style.UNKNOWN`.
     """
     sees = f"max({metric('up', _AT)} == 1)"
     return f"{vector} or on () {quiet:g} + 0 * {sees} or on () vector({UNKNOWN:g})"
@@ -111,12 +112,13 @@ _WAITS = (
     f"{metric(EVENT_IMPACT)} and on (event_id) {_SHOWN}"
     f" unless on (event_id) ({metric(STARTED)} or {OVER})"
 )
-# The numbers of the states in _state(); one to the power of 0 is 1, not seen.
+# The numbers of the states in _state(). The last part is 1, "not seen", because any number to the
+# power of 0 is 1.
 _STATE = _or_quiet(
     f"max((3 * {_BEGAN} or 2 * {_SHOWN} or {last(VM_IMPACT, HELD, _NAMED)} ^ 0) {UNENDED})"
 )
 _NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
-# The numbers of the answers in _sight(): 2 down, 1 IMDS fails, 0 neither.
+# The numbers of the answers in _sight(): 2 if the exporter is down, 1 if IMDS fails, else 0.
 _SIGHT = (
     f"max(2 * ({selector('up', _AT)} == 0) ^ 0)"
     f" or on () max(1 - {metric('up', _AT)})"
@@ -125,14 +127,15 @@ _SIGHT = (
 _NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
 _POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"
 _WHO = f"topk(3, {metric(INSTANCE_INFO, _NAMED)} or on () {last(INSTANCE_INFO, '[1d]', _NAMED)})"
+# How many events were first seen in each day: see the same in ``fleet``.
 _DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, SELF)}{DAY})) >= time())"
 
 
 def _mean(name: str, **labels: str) -> str:
     """Return the query of the mean of a histogram, by the type of event."""
-    series = (last(f"{name}_{each}", "[1d]", _AT, **labels) for each in ("sum", "count"))
-    total, count = (f"sum by (event_type) ({each})" for each in series)
-    return f"{total} / {count} >= 0"  # 0 / 0 is no number
+    total = f"sum by (event_type) ({last(f'{name}_sum', '[1d]', _AT, **labels)})"
+    count = f"sum by (event_type) ({last(f'{name}_count', '[1d]', _AT, **labels)})"
+    return f"{total} / {count} >= 0"  # without types that have no value: 0 / 0 is no number
 
 
 def _approvals(by: str) -> str:
@@ -142,7 +145,7 @@ def _approvals(by: str) -> str:
 
 
 _COUNTS = ("Seen", "By exporter", "Elsewhere", "By nobody")
-"""Columns of numbers of events; the others are means, in seconds."""
+"""The columns of ``_COUNTED`` that count events; the others are means, in seconds."""
 _COUNTED = {
     "Seen": (
         "sum by (event_type)"
@@ -174,6 +177,7 @@ def vm() -> Json:
 
 
 def _answer() -> list[g.Panel]:
+    """Return the first row: what happens to the VM, when, and who can see and approve it."""
     return [
         _state(),
         next_impact(
@@ -185,6 +189,7 @@ def _answer() -> list[g.Panel]:
 
 
 def _state() -> g.Panel:
+    """Return the panel of how far its events are."""
     states = {1: ("not seen", HAPPENING), 2: ("Scheduled", WAITING), 3: ("Started", HAPPENING)}
     return stat(
         titles.STATE,
@@ -198,6 +203,7 @@ def _state() -> g.Panel:
 
 
 def _sight() -> g.Panel:
+    """Return the panel of whether its exporter sees IMDS."""
     answers = {
         0: ("yes", FINE),
         1: ("IMDS fails", FAILED),
@@ -216,6 +222,7 @@ def _sight() -> g.Panel:
 
 
 def _policy() -> g.Panel:
+    """Return the panel of its exporter's policy, whose name is the text."""
     return stat(
         titles.POLICY,
         "Which events the exporter on this VM approves by itself. off: people or programs"
@@ -253,6 +260,7 @@ _MIN_WIDTHS = {
 
 
 def _identity() -> g.Panel:
+    """Return the table of what the VM is, and of links to it."""
     opens = pattern(".+", "open")
     return panel(
         Table,
@@ -275,6 +283,7 @@ def _identity() -> g.Panel:
 
 
 def _table() -> g.Panel:
+    """Return the table of its current and past events."""
     return table(
         "Its current events first, then those that ended in the last 30 days, as its own exporter"
         " saw them. Notice: from first seen to the last NotBefore. Started for: until it ended,"
@@ -288,6 +297,7 @@ def _table() -> g.Panel:
 
 
 def _timeline() -> g.Panel:
+    """Return the timeline of its events."""
     return timeline(
         "The events of this VM by their type.", 4, vm_query(_NAMED, _AT), "{{event_type}}"
     )
@@ -341,6 +351,7 @@ def _by_event(name: str) -> str:
 
 
 def _counted() -> g.Panel:
+    """Return the table of what its exporter counted, by the type of event."""
     return panel(
         Table,
         titles.COUNTED,
