@@ -12,7 +12,8 @@ from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.settings import Settings, resolve
 from azure_scheduled_events_exporter.alerts.settings import load as load_alerts
-from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
+from azure_scheduled_events_exporter.config.parsers import DISCOVER
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, load

@@ -7,7 +7,8 @@ import logging
 import threading
 from dataclasses import replace
 
-from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
+from azure_scheduled_events_exporter.config.parsers import DISCOVER
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.logs import facts

@@ -28,6 +28,7 @@ from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.service.alone import poll_alone
 from azure_scheduled_events_exporter.times import parse_duration
 
+from .approvals import Approvals
 from .loop import Hook
 from .plan import DEFAULT_KINDS, Rules
 from .runs import Runs
@@ -169,7 +170,8 @@ def run(parsed: argparse.Namespace) -> int:
         if lock is not None:
             stack.callback(lock.close)
         runs = Runs(journal, parsed.name, log)
-        hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
+        approvals = Approvals(_approve_command(parsed, command[0]), log)
+        hook = Hook(runs, rules, command, approvals, log)
         # The hook is closed while further signals are ignored, and then the interruption ends here.
         with suppress(Interrupted), interruptible(), closing(hook):
             # What an earlier hook has prepared for may still be current: an empty document is then

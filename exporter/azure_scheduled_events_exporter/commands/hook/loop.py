@@ -1,6 +1,7 @@
-"""The loop of a hook: starts, watches and stops the runs that ``plan`` selects, and approves.
+"""The loop of a hook: starts, watches and stops the runs that ``plan`` selects.
 
-Must not decide when a run begins, when it ends and what is approved.
+Must not decide when a run begins (``plan``), when it ends (``stops``) and what is approved
+(``approvals``).
 """
 
 import signal
@@ -9,26 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from logging import Logger
-from subprocess import PIPE, Popen, TimeoutExpired
+from subprocess import TimeoutExpired
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.approval.by_hook import obstacle
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
+from .approvals import Approvals
 from .plan import Rules, awaited, begins, lapsed, missed, prepared, why_not
-from .process import TERMINATE, Process, end_leftovers, write_in_background
+from .process import TERMINATE, Process, end_leftovers
 from .runs import Runs
 from .stops import Reason, Stop, kill_at, outcome_of, reason_to_stop
 from .view import View
-
-_APPROVE_SECONDS: Final = 10.0
-"""How long after the start of an approval the next one may start, if the first has failed."""
 
 _STOP_SECONDS: Final = 5.0
 """How long a command has to end when the hook itself is ended."""
@@ -42,7 +38,7 @@ class Hook:
         runs: Runs,
         rules: Rules,
         command: Sequence[str],
-        approve: Sequence[str],
+        approvals: Approvals,
         log: Logger,
     ) -> None:
         """Take what the hook needs.
@@ -51,17 +47,15 @@ class Hook:
             runs: those of an earlier hook of the same name.
             rules: what the user wants.
             command: the command line to run, without the phase.
-            approve: the command line that approves the event that it reads from standard input.
+            approvals: approves events that are prepared.
             log: where runs are logged.
         """
         self._runs = runs
         self._rules = rules
         self._command = command
-        self._approve_command = approve
+        self._approvals = approvals
         self._log = log
         self._processes: dict[str, Process] = {}  # by the id of the run
-        self._approvals: dict[str, Popen[bytes]] = {}  # by EventId
-        self._approve_at: dict[str, float] = {}  # monotonic time by EventId
         self._reasons = Changes()  # why nothing is prepared, by EventId
         self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`
         # How many documents had come when one last showed the event of a run, by EventId.
@@ -79,7 +73,8 @@ class Hook:
             self._record(self._view(snapshot, now))
             view = self._view(snapshot, now)
             self._explain(view)
-            self._approve(view)
+            if self._rules.approves:
+                self._approvals.approve(prepared(view))
             for run in begins(view, self._rules):
                 self._begin(run)
 
@@ -120,15 +115,14 @@ class Hook:
     def close(self) -> None:
         """End the commands that run. The next hook runs them again, if there is time."""
         ends = time.monotonic() + _STOP_SECONDS
-        children = [*self._processes.values(), *self._approvals.values()]
+        children = [*self._processes.values(), *self._approvals.running]
         for process in self._processes.values():
             self._log.warning(
                 "hook ends and interrupts its run: it runs again after a restart if there is time",
                 extra=logs.facts(phase=process.run.phase, event_id=process.run.event_id),
             )
             process.send_signal(TERMINATE)
-        for approval in self._approvals.values():
-            approval.terminate()
+        self._approvals.terminate()
         for child in children:
             with suppress(TimeoutExpired):
                 child.wait(max(0.0, ends - time.monotonic()))
@@ -180,8 +174,7 @@ class Hook:
     def _begin(self, run: HookRun) -> None:
         """Start the command of ``run``."""
         if run.phase == Phase.RECOVER:
-            for approval in self._approvals.values():  # of events that are over
-                approval.terminate()
+            self._approvals.terminate()  # all events are over
         with self._guarded(run):
             self._runs.keep(run)  # before the command runs: what has begun is known after a restart
             self._processes[run.run] = Process(self._command, run)
@@ -233,37 +226,6 @@ class Hook:
             signal=_name_of_signal(-status) if status < 0 else "",
         )
         self._runs.keep(ended)
-
-    def _approve(self, view: View) -> None:
-        """Approve what is prepared, as far as the user allows, until it has started."""
-        self._approvals = {
-            event_id: approval
-            for event_id, approval in self._approvals.items()
-            if approval.poll() is None
-        }
-        if not self._rules.approves:
-            return
-        for life in prepared(view):
-            is_due = time.monotonic() >= self._approve_at.get(life.event_id, 0.0)
-            if is_due and life.event_id not in self._approvals:
-                self._approve_one(life)
-
-    def _approve_one(self, life: Lifecycle) -> None:
-        """Start the command that approves an event, or log once why it is not approved."""
-        is_first = life.event_id not in self._approve_at
-        self._approve_at[life.event_id] = time.monotonic() + _APPROVE_SECONDS
-        if not life.is_open_to_approval:
-            return
-        if reason := obstacle(life):
-            if is_first:
-                self._log.info(
-                    "hook does not approve",
-                    extra=logs.facts(event_id=life.event_id, reason=reason),
-                )
-            return
-        approval = Popen(self._approve_command, stdin=PIPE)  # noqa: S603 - this program
-        self._approvals[life.event_id] = approval
-        write_in_background(approval.stdin, encode(life).encode())
 
 
 def _name_of_signal(number: int) -> str:
