@@ -22,13 +22,15 @@ LIFE = Lifecycle(EVENT, State.SCHEDULED, Scope.SELF, Timestamp(0.0), not_before=
 
 
 def labels_of(kind: Kind, life: Lifecycle = LIFE, **extra: str) -> dict[str, str] | None:
-    """Return the labels of the alert that an event raises."""
+    """Return the labels of the alert that an event raises; None if it raises none."""
     alert = alert_of(life, kind, VM, CATALOG, extra)
     return dict(alert.labels) if alert else None
 
 
 def test_kind_and_type_choose_the_alert() -> None:
-    """The row of a kind and type has the alert; a row may be for all types, or all but one."""
+    """An announced event has the alert of its type, any other that of its kind, and a harmless one
+    has none.
+    """
     event = {"event_id": "ID", "event_type": "Reboot"}
     assert labels_of(Kind.ANNOUNCED) == {
         "alertname": "AzureScheduledEventReboot",
@@ -41,9 +43,17 @@ def test_kind_and_type_choose_the_alert() -> None:
         **event,
     }
     assert labels_of(Kind.HARMLESS) is None
-    for event_type, is_told in (("Freeze", True), ("Defrag", True), ("Terminate", False)):
-        far = replace(LIFE, event=replace(EVENT, event_type=event_type))
-        assert bool(labels_of(Kind.FAR_AHEAD, far)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("event_type", "is_alerted"), [("Freeze", True), ("Defrag", True), ("Terminate", False)]
+)
+def test_an_alert_for_all_types_but_one(event_type: str, *, is_alerted: bool) -> None:
+    """An event that is far ahead has an alert whatever its type, even an unknown one, but a
+    Terminate has none.
+    """
+    far = replace(LIFE, event=replace(EVENT, event_type=event_type))
+    assert (labels_of(Kind.FAR_AHEAD, far) is not None) is is_alerted
 
 
 def test_an_event_without_a_type() -> None:
@@ -80,8 +90,8 @@ def test_more_labels() -> None:
     assert (found["severity"], found["team"]) == ("critical", "web")
 
 
-def test_a_name_is_not_replaced() -> None:
-    """What the name of a VM contains is not replaced in a text."""
+def test_braces_in_a_name_are_no_placeholder() -> None:
+    """The name of a VM is in a text as it is, also if it is written as a placeholder of texts."""
     odd = replace(LIFE, event=replace(EVENT, resources=("{when}",)))
     alert = alert_of(odd, Kind.ANNOUNCED, VM, CATALOG, {})
     assert alert is not None
@@ -116,29 +126,45 @@ def life(name: str, **more: object) -> Lifecycle:
     return replace(LIFE, event=replace(EVENT, event_id=name), **more)  # type: ignore[arg-type]  # fields by name
 
 
-def test_what_a_snapshot_requires() -> None:
-    """Alerts of this VM's events fire once a document of this run has shown them, and recent ends
-    are resolved.
+NOW = Timestamp(80.0)
+ENDED = Timestamp(50.0)
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    """Return the events MINE, THEIRS, REMEMBERED and OVER, after a successful poll.
+
+    REMEMBERED comes from the journal: no document of this run has shown it.
     """
     mine = life("MINE")
     theirs = life("THEIRS", scope=Scope.PEER)
-    remembered = life("REMEMBERED")  # from the journal; no document of this run has shown it
-    over = life("OVER", outcome=Transition.CANCELLED, ended_at=Timestamp(50.0))
-    snapshot = Snapshot(
+    remembered = life("REMEMBERED")
+    over = life("OVER", outcome=Transition.CANCELLED, ended_at=ENDED)
+    return Snapshot(
         polls=Polls(up=True),
         identity=VM,
         current={each.event_id: each for each in (mine, theirs, remembered)},
         shown={each.event_id: each for each in (mine, theirs)},
         ended=(over, replace(over, scope=Scope.PEER)),
     )
-    found = wanted(snapshot, CATALOG, {}, Timestamp(80.0))
+
+
+def test_what_a_snapshot_requires(snapshot: Snapshot) -> None:
+    """Alerts of this VM's events fire once a document of this run has shown them, and recent ends
+    are resolved.
+    """
+    found = wanted(snapshot, CATALOG, {}, NOW)
     assert event_ids(found) == (["MINE"], ["OVER"])
     assert found is not None
     [(_, seconds_since_the_end)] = found.ended
-    assert seconds_since_the_end == 30.0
+    assert seconds_since_the_end == NOW.wall - ENDED.wall
+
+
+def test_what_a_failed_poll_requires(snapshot: Snapshot) -> None:
+    """A partly unreadable document is enough for alerts; without an answer of IMDS, nothing is
+    said about events.
+    """
     unreadable = replace(snapshot, polls=Polls(up=False, partial=True))
-    assert event_ids(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
+    assert event_ids(wanted(unreadable, CATALOG, {}, NOW)) == (["MINE"], ["OVER"])
     unreachable = replace(snapshot, polls=Polls(up=False))
-    assert wanted(unreachable, CATALOG, {}, Timestamp(80.0)) is None, (
-        "no answer of IMDS says nothing about events"
-    )
+    assert wanted(unreachable, CATALOG, {}, NOW) is None

@@ -115,14 +115,14 @@ def test_impossible_values_are_refused(name: str, value: str, complaint: str) ->
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("alerts.disabled", "Rebot", "'Rebot' is no alert; did you mean '{}Reboot'?"),
+        ("alerts.disabled", "Rebot", f"'Rebot' is no alert; did you mean '{PREFIX}Reboot'?"),
         ("alerts.disabled", "critical", "'critical' is no alert; there are: "),
         (
             "severities",
             "Rebot=page",
             (
                 "severities: 'Rebot' is no alert and no level (critical, warning, info); did you"
-                " mean '{}Reboot'?"
+                f" mean '{PREFIX}Reboot'?"
             ),
         ),
         ("severities", "Critical=page", "did you mean 'critical'?"),
@@ -132,10 +132,10 @@ def test_mistyped_alerts_are_refused(name: str, value: str, complaint: str) -> N
     """An alert or level that does not exist is refused with the name of a similar one."""
     with pytest.raises(UsageError) as caught:
         render(resolve({name: value}))
-    assert complaint.format(PREFIX) in str(caught.value)
+    assert complaint in str(caught.value)
 
 
-_SEV = "critical=sev1,warning=sev2,info=sev3"
+_WORDS = "critical=sev1,warning=sev2,info=sev3"
 """Another word for each level."""
 
 
@@ -143,7 +143,7 @@ def test_levels_in_the_words_of_a_company() -> None:
     """The word that is set for a level is the severity of all its alerts, unless an alert has a
     word of its own, and it pages or notifies as the level does.
     """
-    settings = resolve({"severities": f"{_SEV},Preempt=sev1,Freeze=sev3"})
+    settings = resolve({"severities": f"{_WORDS},Preempt=sev1,Freeze=sev3"})
     words = {each.name.removeprefix(PREFIX): each.severity for each in alerts(settings)}
     assert {*words.values()} == {"sev1", "sev2", "sev3"}
     expected = {
@@ -161,22 +161,33 @@ def test_levels_in_the_words_of_a_company() -> None:
     assert notifies("sev2", settings)
     assert not notifies("sev3", settings)
     assert notifies("info", settings), "the level info has another word, so this one is like any"
-    assert pages("sev2", resolve({"severities": _SEV, "severities.paging": "sev1,sev2"}))
+    assert pages("sev2", resolve({"severities": _WORDS, "severities.paging": "sev1,sev2"}))
 
 
 @pytest.mark.parametrize(
     ("severities", "paging", "words"),
     [
-        ("", "", []),
-        (_SEV, "", []),
-        (f"{_SEV},Reboot=sev2,Preempt=sev1", "", []),
-        ("Reboot=P1,Freeze=P3", "", ["P1"]),
-        ("Reboot=P1,Freeze=P1", "", ["P1"]),
-        ("Reboot=P3,Freeze=P3,Redeploy=P1", "critical,P1", []),
-        ("Reboot=warning,Redeploy=info", "", []),
-        (_SEV, "critical", ["sev1"]),
-        (f"{_SEV},Preempt=critical", "", ["critical"]),
-        ("critical=emergency,warning=critical,info=warning", "", []),
+        pytest.param("", "", [], id="the defaults"),
+        pytest.param(_WORDS, "", [], id="each level with another word"),
+        pytest.param(
+            f"{_WORDS},Reboot=sev2,Preempt=sev1", "", [], id="alerts with the word of a level"
+        ),
+        pytest.param("Reboot=P1,Freeze=P3", "", ["P1"], id="of a critical and of a warning"),
+        pytest.param("Reboot=P1,Freeze=P1", "", ["P1"], id="one word of both"),
+        pytest.param(
+            "Reboot=P3,Freeze=P3,Redeploy=P1",
+            "critical,P1",
+            [],
+            id="a word of warnings, beside a list of the words that page",
+        ),
+        pytest.param("Reboot=warning,Redeploy=info", "", [], id="words of tickets on purpose"),
+        pytest.param(_WORDS, "critical", ["sev1"], id="the list has the old word of critical"),
+        pytest.param(
+            f"{_WORDS},Preempt=critical", "", ["critical"], id="an alert with that old word"
+        ),
+        pytest.param(
+            "critical=emergency,warning=critical,info=warning", "", [], id="words that move down"
+        ),
     ],
 )
 def test_severities_that_should_perhaps_page(
@@ -201,11 +212,8 @@ def test_values_file(tmp_path: Path) -> None:
         " 1m\n"
     )
     settings = load(file, {"group.wait": "2m", "severities.Reboot": "P1"})
-    assert (
-        settings.items("labels.keep")
-        == resolve({"labels.keep": "team, env"}).items("labels.keep")
-        == ("team", "env")
-    )
+    as_flag = resolve({"labels.keep": "team, env"})
+    assert settings.items("labels.keep") == as_flag.items("labels.keep") == ("team", "env")
     assert settings.pairs("labels.add") == {"cloud": "azure"}
     assert settings.pairs("severities") == {"Preempt": "P3", "Reboot": "P1"}
     assert settings.text("group.wait") == "2m"

@@ -22,6 +22,8 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 VMS = ("vmss_0", "vmss_1", "vmss_2", "vmss_3", "vmss_4")
 BEGAN = Timestamp(wall=1_000_000.0, monotonic=500.0, boot_id="boot")
+NOTICE = 900.0
+"""Seconds from ``BEGAN`` to NotBefore, unless a test says otherwise."""
 
 
 def after(seconds: float) -> Timestamp:
@@ -36,7 +38,7 @@ def life(
     resources: tuple[str, ...] = ("vmss_0",),
     *,
     vm: str | None = "vmss_0",
-    notice: float | None = 900.0,
+    notice: float | None = NOTICE,
     state: State = State.SCHEDULED,
 ) -> Lifecycle:
     """Return an event as the VM called ``vm`` has known it since ``BEGAN``."""
@@ -81,15 +83,18 @@ def test_documented_approves_what_the_sample_approves(
 
     Neither approves anything else, ever, and off approves nothing.
     """
+    shortly_before_its_start = after(NOTICE - 1)
+    long_after_it = after(NOTICE + 4000)
+    # A VM outside Resources waits for less than two minutes for the one in it.
+    turn_of_every_vm = after(200)
     for duration, expected in zip(DURATIONS, SAMPLE[event_type, source], strict=True):
         event = life(event_type, source, duration, vm=vm)
         assert not OFF.decide(event, vm, BEGAN).approve
-        for now in (BEGAN, after(899), after(5000)):
+        for now in (BEGAN, shortly_before_its_start, long_after_it):
             expected_here = expected and vm == "vmss_0"
             decision = DOCUMENTED.decide(event, vm, now)
             assert decision.approve is expected_here, (duration, now)
-        # A VM outside Resources waits for less than two minutes for the one in it.
-        for now in (after(200), after(5000)):
+        for now in (turn_of_every_vm, long_after_it):
             decision = DOCUMENTED_ALL.decide(event, vm, now)
             assert decision.approve is expected, (duration, now)
 
@@ -106,7 +111,8 @@ def test_first_rule_that_matches_decides() -> None:
     """A rule that holds back keeps the rules behind it from approving."""
     hold = Rule("no reboots", Match(event_type=frozenset({EventType.REBOOT})), Action.HOLD)
     policy = Policy("p", (hold, Rule("rest", Match(), Action.APPROVE)))
-    held, approved = (policy.decide(life(name), "vmss_0", BEGAN) for name in ("Reboot", "Freeze"))
+    held = policy.decide(life("Reboot"), "vmss_0", BEGAN)
+    approved = policy.decide(life("Freeze"), "vmss_0", BEGAN)
     assert (held.approve, held.reason, held.due) == (False, "held by rule 'no reboots'", None)
     assert (approved.approve, approved.rule, approved.due) == (True, "rest", BEGAN.wall)
 
@@ -121,11 +127,11 @@ def test_after() -> None:
 
 
 def test_after_over_a_reboot() -> None:
-    """After a reboot, ``after`` is counted by the wall clock, since the one of the boot is new."""
+    """After a reboot, ``after`` is counted by the wall clock: the monotonic clock begins again."""
     policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
 
     def decides(seconds: float) -> bool:
-        now = Timestamp(BEGAN.wall + seconds, 7.0, "another")
+        now = Timestamp(BEGAN.wall + seconds, monotonic=7.0, boot_id="another boot")
         return policy.decide(life(notice=86_400.0), "vmss_0", now).approve
 
     assert not decides(29)

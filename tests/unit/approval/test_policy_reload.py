@@ -42,8 +42,8 @@ def without_rights_of_root() -> Iterator[None]:
         os.seteuid(0)
 
 
-def rule(reloading: ReloadingPolicy) -> str:
-    """Return the name of the only rule in effect, after two looks at the file.
+def rule_after_two_looks(reloading: ReloadingPolicy) -> str:
+    """Look at the file twice; return the name of the only rule in effect then.
 
     A change takes effect when a second look finds it unchanged.
     """
@@ -59,13 +59,13 @@ def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> 
     """
     caplog.set_level(logging.INFO)
     reloading = ReloadingPolicy(load(file), LOG)
-    assert rule(reloading) == "go"
+    assert rule_after_two_looks(reloading) == "go"
     changed = file.with_name("changed.yaml")
     changed.write_text(HOLD)
     changed.chmod(0)
     changed.replace(file)
     with without_rights_of_root():
-        assert [rule(reloading) for _ in range(3)] == ["go"] * 3
+        assert [rule_after_two_looks(reloading) for _ in range(3)] == ["go"] * 3
         messages = [record.message for record in caplog.records]
         assert messages == [
             "approval policy file is missing or invalid: the last valid policy stays"
@@ -73,7 +73,7 @@ def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> 
     caplog.clear()
     file.chmod(0o644)
     with without_rights_of_root():
-        assert rule(reloading) == "wait"
+        assert rule_after_two_looks(reloading) == "wait"
     assert [record.message for record in caplog.records] == ["approval policy reloaded"]
 
 
@@ -81,7 +81,7 @@ def test_edit_before_the_first_look(file: Path) -> None:
     """An edit between the start, which reads the policy, and the first look is found."""
     policy = load(file)
     file.write_text(HOLD)
-    assert rule(ReloadingPolicy(policy, LOG)) == "wait"
+    assert rule_after_two_looks(ReloadingPolicy(policy, LOG)) == "wait"
 
 
 def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -92,7 +92,7 @@ def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCapt
     reloading = ReloadingPolicy(load(file), LOG)
     before = reloading.in_effect
     file.write_text(APPROVE)
-    rule(reloading)
+    rule_after_two_looks(reloading)
     assert reloading.in_effect is before
     assert caplog.records == []
 

@@ -28,11 +28,21 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
     )
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
     client = ImdsClient(
-        f"http://{NOBODY}", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0
+        f"http://{NOBODY}",
+        ApiVersions("2020-07-01"),
+        RateLimiter(),
+        wait=lambda _: False,
+        connect_seconds=1.0,
     )
     with closing(Journal(None, 86_400.0, LOG)) as journal:
         sender = ApprovalSender(
-            ApprovalScheduler(DOCUMENTED, LOG), client, journal, 1.0, lambda: now, lambda: now, LOG
+            ApprovalScheduler(DOCUMENTED, LOG),
+            client,
+            journal,
+            timeout=1.0,
+            now=lambda: now,
+            machine_clock=lambda: now,
+            log=LOG,
         )
         first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
         assert first is not None

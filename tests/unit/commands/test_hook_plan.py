@@ -56,23 +56,25 @@ def begun(view: View) -> list[tuple[str, str]]:
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
     """A preparation that failed runs again after 5 s, then 10 s, until the event has started."""
-    runs = [ran("A", Phase.PREPARE, NOW - 4, "failed")]
-    assert begun(seen([life()], runs)) == []
-    assert begun(seen([life()], runs, now=NOW + 1)) == [("prepare", "A")]
-    runs.append(ran("A", Phase.PREPARE, NOW + 1, "failed"))
-    assert begun(seen([life()], runs, now=NOW + 10)) == []
-    assert begun(seen([life(state=State.STARTED)], runs, now=NOW + 20)) == []
+    runs = [ran("A", Phase.PREPARE, NOW, "failed")]
+    assert begun(seen([life()], runs, now=NOW + 4.9)) == []
+    assert begun(seen([life()], runs, now=NOW + 5)) == [("prepare", "A")]
+    runs.append(ran("A", Phase.PREPARE, NOW + 5, "failed"))
+    assert begun(seen([life()], runs, now=NOW + 5 + 9.9)) == []
+    assert begun(seen([life()], runs, now=NOW + 5 + 10)) == [("prepare", "A")]
+    assert begun(seen([life(state=State.STARTED)], runs, now=NOW + 5 + 10)) == []
 
 
-def test_a_run_of_timeout_is_repeated() -> None:
+def test_a_preparation_that_took_too_long_is_repeated() -> None:
     """A preparation that ``--timeout`` has stopped runs again, but not within the grace (5 s)
     before NotBefore.
     """
-    runs = [ran("A", Phase.PREPARE, NOW - 4, "timeout")]
-    assert begun(seen([life()], runs, now=NOW + 0.9)) == []
-    assert begun(seen([life()], runs, now=NOW + 1)) == [("prepare", "A")]
-    assert begun(seen([life(left=5.0)], runs, now=NOW + 1)) == []
-    assert begun(seen([life(state=State.STARTED)], runs, now=NOW + 1)) == []
+    runs = [ran("A", Phase.PREPARE, NOW, "timeout")]
+    assert begun(seen([life()], runs, now=NOW + 4.9)) == []
+    assert begun(seen([life()], runs, now=NOW + 5)) == [("prepare", "A")]
+    within_the_grace = life(left=5 + 4.9)  # 4.9 s are left 5 s later
+    assert begun(seen([within_the_grace], runs, now=NOW + 5)) == []
+    assert begun(seen([life(state=State.STARTED)], runs, now=NOW + 5)) == []
 
 
 def test_an_event_whose_not_before_moves() -> None:
@@ -100,7 +102,7 @@ LATE = life(left=-20.0)
         ),
         pytest.param(seen([life()]), seen(ended=[CANCELLED]), False, id="cancelled"),
         pytest.param(
-            seen([life("Freeze", duration=5.0)]), seen([STARTED]), False, id="it was harmless"
+            seen([life("Freeze", duration=5.0)]), seen([STARTED]), False, id="harmless before"
         ),
         pytest.param(seen(), seen([STARTED]), False, id="first seen started"),
         pytest.param(
@@ -125,10 +127,10 @@ def test_recovery_with_the_command_of_now() -> None:
     event, if it is known.
     """
     runs = [ran("A", Phase.PREPARE, 1.0)]
-    ends: list[tuple[list[Lifecycle], str | None]] = [([CANCELLED], "cancelled"), ([], None)]
-    for ended, outcome in ends:
-        [run] = begins(seen(runs=runs, missing=3, ended=ended), Rules("new"))
-        assert (run.command, json.loads(run.record)["outcome"]) == ("new", outcome)
+    [run] = begins(seen(runs=runs, missing=3, ended=[CANCELLED]), Rules("new"))
+    assert (run.command, json.loads(run.record)["outcome"]) == ("new", "cancelled")
+    [run] = begins(seen(runs=runs, missing=3), Rules("new"))
+    assert (run.command, json.loads(run.record)["outcome"]) == ("new", None)
 
 
 @pytest.mark.parametrize(
@@ -173,41 +175,64 @@ def test_recovery_comes_once_after_the_last_event() -> None:
 
 
 def test_nothing_begins_or_is_approved_while_it_recovers() -> None:
-    """While the command recovers, no preparation begins, and nothing is approved; afterwards, what
-    was prepared before is prepared again.
+    """While the command recovers, no preparation begins, and nothing is approved; afterwards, also
+    what was prepared before is prepared again.
     """
-    recovers = ran("A", Phase.RECOVER, NOW, None)
-    runs = [ran("A", Phase.PREPARE, 1.0), recovers]
-    events = [life(), life(event_id="B")]
-    assert prepared(seen([life()], runs[:1])) == [life()]
-    assert begun(seen(events, runs, active={recovers.run})) == []
-    assert prepared(seen(events, runs, active={recovers.run})) == []
-    # It was interrupted.
-    assert prepared(seen(events, runs)) == []
-    assert begun(seen(events, runs)) == [("prepare", "A"), ("prepare", "B")]
-    runs.append(ran("B", Phase.PREPARE, NOW + 1))
-    assert prepared(seen([life(event_id="B")], runs)) == [life(event_id="B")]
+    a = life(event_id="A")
+    b = life(event_id="B")
+    prepare = ran("A", Phase.PREPARE, 1.0)
+    assert prepared(seen([a], [prepare])) == [a]
+    recover = ran("A", Phase.RECOVER, NOW, None)
+    while_it_recovers = seen([a, b], [prepare, recover], active={recover.run})
+    assert begun(while_it_recovers) == []
+    assert prepared(while_it_recovers) == []
+    interrupted = seen([a, b], [prepare, recover])
+    assert prepared(interrupted) == []
+    assert begun(interrupted) == [("prepare", "A"), ("prepare", "B")]
+
+
+def test_an_interrupted_recovery_goes_on_after_the_next_preparation() -> None:
+    """A recovery that a preparation has interrupted begins again under its id, for the event that
+    was prepared for last.
+    """
+    b = life(event_id="B")
+    recover = ran("A", Phase.RECOVER, NOW, None)
+    runs = [ran("A", Phase.PREPARE, 1.0), recover, ran("B", Phase.PREPARE, NOW + 1)]
+    assert prepared(seen([b], runs)) == [b]
     [again] = begins(seen(runs=runs, missing=3), Rules())
-    assert (again.run, again.phase, again.event_id) == (recovers.run, "recover", "B")
+    assert (again.run, again.phase, again.event_id) == (recover.run, "recover", "B")
 
 
 def test_what_was_interrupted_with_its_hook() -> None:
-    """An interrupted run begins again under its id; it ends if its event has begun or is over."""
+    """A run that was interrupted with its hook begins again under its id."""
     prepare = ran("A", Phase.PREPARE, 1.0, None)
     [again] = begins(seen([life()], [prepare]), Rules())
     assert (again.run, again.outcome) == (prepare.run, None)
-    assert begun(seen([life()], [prepare], active={prepare.run})) == []
-    assert lapsed(seen([life()], [prepare])) == []
-    ends = {
-        "too_late": seen([STARTED], [prepare]),
-        "failed": seen(runs=[prepare], missing=3),
-        "cancelled": seen(runs=[prepare], missing=3, ended=[CANCELLED]),
-    }
-    for outcome, view in ends.items():
-        assert [(run.run, run.outcome) for run in lapsed(view)] == [(prepare.run, outcome)]
-    recovers = ran("A", Phase.RECOVER, 2.0, None)
-    [again] = begins(seen(runs=[ran("A", Phase.PREPARE, 1.0), recovers], missing=3), Rules())
-    assert (again.run, again.phase) == (recovers.run, "recover")
+    assert begun(seen([life()], [prepare], active={prepare.run})) == [], "it is running"
+    recover = ran("A", Phase.RECOVER, 2.0, None)
+    [again] = begins(seen(runs=[ran("A", Phase.PREPARE, 1.0), recover], missing=3), Rules())
+    assert (again.run, again.phase) == (recover.run, "recover")
+
+
+INTERRUPTED = ran("A", Phase.PREPARE, 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("view", "outcomes"),
+    [
+        pytest.param(seen([life()], [INTERRUPTED]), [], id="not begun"),
+        pytest.param(seen([STARTED], [INTERRUPTED]), ["too_late"], id="started"),
+        pytest.param(
+            seen(runs=[INTERRUPTED], missing=3, ended=[CANCELLED]), ["cancelled"], id="cancelled"
+        ),
+        pytest.param(seen(runs=[INTERRUPTED], missing=3), ["failed"], id="its end was not seen"),
+    ],
+)
+def test_an_interrupted_run_whose_event_has_begun_or_is_over(
+    view: View, outcomes: list[str]
+) -> None:
+    """An interrupted preparation ends, with an outcome, once its event has begun or is over."""
+    assert [run.outcome for run in lapsed(view)] == outcomes
 
 
 def test_what_is_approved() -> None:

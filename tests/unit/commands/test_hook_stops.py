@@ -1,6 +1,7 @@
 """When a run of a hook is stopped and killed, and how it has ended."""
 
 from dataclasses import replace
+from signal import SIGTERM
 
 import pytest
 
@@ -66,9 +67,9 @@ def test_an_event_that_is_over_stops_its_preparation() -> None:
     assert reason_to_stop(PREPARES, gone, Rules()) is Reason.OVER
     stop = Stop(Reason.OVER, NOW)
     assert kill_at(PREPARES, stop, gone, Rules()) == NOW + 5
-    assert outcome_of(PREPARES, -15, stop, gone) == "cancelled"
+    assert outcome_of(PREPARES, -SIGTERM, stop, gone) == "cancelled"
     completed = replace(life(state=State.STARTED), outcome=Transition.COMPLETED)
-    assert outcome_of(PREPARES, -15, stop, replace(gone, ended={"A": completed})) == "too_late"
+    assert outcome_of(PREPARES, -SIGTERM, stop, replace(gone, ended={"A": completed})) == "too_late"
 
 
 def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:

@@ -20,13 +20,13 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from support.setting_values import KNOWN, OTHER
 
 
-def of(config: Config, flag: str) -> object:
-    """Return the field of ``flag``."""
+def value_of(flag: str, config: Config) -> object:
+    """Return the value of the setting ``flag``."""
     return getattr(config, flag.replace(".", "_").replace("-", "_"))
 
 
 _DEFAULTS = {"alertmanager.labels": "default=yes"}
-"""Another possible value of settings that have no default and take no address."""
+"""A text that a default could have, of settings that have no default and take no address."""
 
 
 def test_defaults() -> None:
@@ -76,12 +76,17 @@ def test_flag_environment_file_default(flag: str, file: Path) -> None:
     default = setting.default or _DEFAULTS.get(flag, "http://default")
 
     def resolved(*, by_flag: str = "", by_variable: str = "", in_file: str = "") -> object:
-        """Return the setting's value when these places have these texts."""
-        file.write_text(f"{flag}: '{in_file}'\n")
-        flags = {flag: by_flag, "config.file": str(file) if in_file else ""}
-        written = {name: text for name, text in flags.items() if text}
-        environment = {environment_name(flag): by_variable} if by_variable else {}
-        return of(resolve(written, environment), flag)
+        """Return the setting's value when these places have these texts; empty: it is not set."""
+        flags = {}
+        environment = {}
+        if by_flag:
+            flags[flag] = by_flag
+        if by_variable:
+            environment[environment_name(flag)] = by_variable
+        if in_file:
+            file.write_text(f"{flag}: '{in_file}'\n")
+            flags["config.file"] = str(file)
+        return value_of(flag, resolve(flags, environment))
 
     assert resolved() != value
     assert resolved(by_flag=text) == value

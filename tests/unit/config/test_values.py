@@ -159,4 +159,8 @@ def test_quotes_that_nobody_removed(flag: str, text: str) -> None:
     """A value in quotes is refused with what keeps them: Docker's --env-file and Kubernetes."""
     with pytest.raises(UsageError, match=f"{environment_name(flag)}: .*Docker's --env-file"):
         resolve({}, {environment_name(flag): text})
+
+
+def test_a_quote_within_a_value() -> None:
+    """A quote that does not enclose the value is a part of it."""
     assert resolve({}, {environment_name("instance.name"): "it's"}).instance_name == "it's"
