@@ -45,33 +45,46 @@ def parse(text: str, name: str) -> Policy:
     for number, section in enumerate(sections, 1):
         rule = _rule(section, number, dry_run=dry_run)
         for earlier in rules:
-            if earlier.name == rule.name:
-                same = (
-                    f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique"
-                    " names"
-                )
-                raise section.error(same, "name")
-            if covers(earlier.match, rule.match):
-                never = (
-                    f"'{rule.name}' can never decide, move or delete it: every event it matches is"
-                    " decided by"
-                )
-                raise section.error(f"{never} '{earlier.name}' (line {earlier.line})")
+            _check_pair(earlier, rule, section)
         rules.append(rule)
     return Policy(name, tuple(rules))
 
 
+def _check_pair(earlier: Rule, rule: Rule, section: Section) -> None:
+    """Raise UsageError if both have one name, or if ``earlier`` leaves no event to ``rule``.
+
+    ``section`` is that of ``rule``.
+    """
+    if earlier.name == rule.name:
+        raise section.error(
+            f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names",
+            "name",
+        )
+    if covers(earlier.match, rule.match):
+        raise section.error(
+            f"'{rule.name}' can never decide, move or delete it: every event it matches is decided"
+            f" by '{earlier.name}' (line {earlier.line})"
+        )
+
+
 def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
-    """Return a rule; ``number``: its place; ``dry_run``: the default of the whole file."""
+    """Return the rule in ``section``.
+
+    Args:
+        section: the rule's part of the file.
+        number: its place among the rules, from 1 on, which names a rule without a name.
+        dry_run: the value of the whole file, for a rule that has none.
+    """
     match = section.section("match")
     action = Action(section.choice("action", tuple(Action)))
-    only_with_approve = ("after", "leader_only", "takeover", "dry_run")
-    for key in only_with_approve:
-        if action is Action.HOLD and key in section:
-            raise section.error(
-                "has no meaning with 'action: hold': remove this key, or write 'action: approve'",
-                key,
-            )
+    if action is Action.HOLD:
+        for key in ("after", "leader_only", "takeover", "dry_run"):
+            if key in section:
+                raise section.error(
+                    "has no meaning with 'action: hold': remove this key, or write"
+                    " 'action: approve'",
+                    key,
+                )
     leads = section.flag("leader_only", default=True)
     if not leads and "takeover" in section:
         raise section.error(
@@ -98,13 +111,18 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
 
 
 def _match(section: Section) -> Match:
-    """Return which events a rule matches."""
+    """Return the events that a rule matches, from the section ``match`` of the rule.
+
+    Without ``scope``, they are this VM's own events.
+    """
     unknown = section.is_text("duration") and section.text("duration") == "unknown"
     scopes = _several(section, "scope", tuple(Scope))
+    if scopes is None:
+        scopes = frozenset({Scope.SELF})
     match = Match(
         event_type=_several(section, "event_type", tuple(EventType)),
         event_source=_several(section, "event_source", tuple(EventSource)),
-        scope=frozenset(Scope(scope) for scope in scopes) if scopes else frozenset({Scope.SELF}),
+        scope=frozenset(Scope(scope) for scope in scopes),
         duration=Range() if unknown else _range(section, "duration", durations=True),
         unknown_duration=unknown,
         resources=_range(section, "resources", durations=False),

@@ -1,8 +1,8 @@
 """The command ``events --follow``: prints every transition as one JSON line, at once.
 
-If an exporter is running, or a position is given, the command reads the journal, also over restarts
-of the exporter. Otherwise it polls IMDS itself, in memory. It decides this once, and must never
-keep an exporter from starting.
+If an exporter is running, or a position is given, the command reads the journal, and goes on when
+the exporter is restarted. Otherwise it polls IMDS itself, with a journal in memory. It decides this
+once. It must never keep an exporter from starting.
 """
 
 import json
@@ -48,6 +48,7 @@ transition's time. The id and the time may be missing.
 """
 
 _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
+"""What a journal raises that cannot be read now."""
 
 
 @dataclass(frozen=True, slots=True)
