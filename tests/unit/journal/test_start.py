@@ -15,10 +15,10 @@ from support.programs import eventually
 
 
 @pytest.fixture
-def failing_disk(
+def disk_works(
     folder: Path, start: Open, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[threading.Event]:
-    """A journal with an event, on a disk whose reads fail with EIO until the event is set."""
+    """An event: until a test sets it, reads of the journal, which has event A, fail with EIO."""
     before = start(folder)
     before.sees("A")
     before.journal.close()
@@ -38,16 +38,14 @@ def failing_disk(
     works.set()
 
 
-def test_a_disk_that_cannot_be_read_for_a_while(
-    failing_disk: threading.Event, folder: Path
-) -> None:
+def test_a_disk_that_cannot_be_read_for_a_while(disk_works: threading.Event, folder: Path) -> None:
     """The file is read when the disk works again, and it is not renamed."""
     journal = Journal(folder, 90 * DAY, LOG)
     try:
         assert not journal.wait_until_read(1.0)
         assert journal.adopt() is None
         assert not journal.state.up
-        failing_disk.set()
+        disk_works.set()
         remembered = eventually(journal.adopt, "the journal")
         assert remembered
         assert list(remembered.lifecycles.current) == ["A"]
@@ -58,7 +56,7 @@ def test_a_disk_that_cannot_be_read_for_a_while(
     assert history(folder) == ["A"]
 
 
-def test_what_comes_before_it_is_read(failing_disk: threading.Event, folder: Path) -> None:
+def test_what_comes_before_it_is_read(disk_works: threading.Event, folder: Path) -> None:
     """Whoever writes an entry before the journal is read does not wait for a disk that fails, and
     what the file has stays.
     """
@@ -69,7 +67,7 @@ def test_what_comes_before_it_is_read(failing_disk: threading.Event, folder: Pat
         journal.record_heartbeat(None)
         journal.record()
         assert time.monotonic() - began < WAIT_SECONDS, "a journal that works may wait this long"
-        failing_disk.set()
+        disk_works.set()
         eventually(journal.adopt, "the journal")
     finally:
         journal.close()

@@ -39,7 +39,9 @@ def test_a_document_is_kept_as_it_came(path: Path) -> None:
 
 
 def test_a_restart_repeats_no_document(path: Path) -> None:
-    """A body that is kept again is shown once; one that comes back later is shown again."""
+    """A body that comes again directly after itself is shown once; one that comes back after
+    another body is shown again.
+    """
     for body in (b"a", b"a", b"b", b"a"):
         keep(path, RecordedDocument(1.0, body))
     assert bodies(path) == [b"a", b"b", b"a"]
@@ -67,11 +69,14 @@ def test_age_is_bounded(path: Path) -> None:
 
     ``oldest`` is the time before which documents are too old.
     """
-    # When 3.0 comes, 1.0 is too old: 1.0 and 2.0 become the older file, and 3.0 begins the newer.
-    for time, oldest in ((1.0, 0.0), (2.0, 0.5), (3.0, 1.5), (4.0, 2.5)):
-        keep(path, RecordedDocument(time, str(time).encode()), oldest)
+    keep(path, RecordedDocument(1.0, b"1.0"), oldest=0.0)
+    keep(path, RecordedDocument(2.0, b"2.0"), oldest=0.5)
+    # 1.0 is now too old: 1.0 and 2.0 become the older file, and 3.0 begins the newer one.
+    keep(path, RecordedDocument(3.0, b"3.0"), oldest=1.5)
+    keep(path, RecordedDocument(4.0, b"4.0"), oldest=2.5)
     assert bodies(path) == [b"1.0", b"2.0", b"3.0", b"4.0"]
-    keep(path, RecordedDocument(5.0, b"5.0"), 10.0)  # 3.0 and 4.0 become the older file
+    # 3.0 is now too old: 3.0 and 4.0 become the older file, and 1.0 and 2.0 go.
+    keep(path, RecordedDocument(5.0, b"5.0"), oldest=10.0)
     assert bodies(path) == [b"3.0", b"4.0", b"5.0"]
 
 

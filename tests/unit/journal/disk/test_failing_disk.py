@@ -99,7 +99,7 @@ def test_another_vms_journal_on_a_full_disk(
     assert recorder.journal.claim("two"), "it was another VM's"
     said = "journal belongs to another VM: begun anew, and the file is kept under another name"
     assert [each.message for each in caplog.records].count(said) == 1
-    recorder.take(Remembered())  # as the poller does then
+    recorder.take(Remembered())  # as the poller does when the journal is another VM's
     recorder.sees("OURS")
     disk.works_again()
     recorder.regains_disk()

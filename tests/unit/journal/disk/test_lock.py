@@ -28,20 +28,20 @@ def test_the_second_is_refused(folder: Path, start: Open) -> None:
         start(folder)
 
 
-def test_who_learns_of_the_refusal(folder: Path) -> None:
-    """Who asks to be called when the file must not be used is called, also if that is known
-    already.
+def test_callbacks_are_called_at_the_refusal(folder: Path) -> None:
+    """A callback for the refusal is called, both if it is registered before the refusal and
+    after it.
     """
     called: list[str] = []
     with closing(writer_lock(folder / "journal.sqlite")):
         journal = Journal(folder, 90 * DAY, LOG)
         try:
-            journal.when_refused(lambda: called.append("asked early"))
-            eventually(lambda: called, "the call")
-            journal.when_refused(lambda: called.append("asked late"))
+            journal.when_refused(lambda: called.append("registered before"))
+            eventually(lambda: called, "the refusal")
+            journal.when_refused(lambda: called.append("registered after"))
         finally:
             journal.close()
-    assert called == ["asked early", "asked late"]
+    assert called == ["registered before", "registered after"]
 
 
 def test_another_after_the_first(folder: Path, start: Open) -> None:

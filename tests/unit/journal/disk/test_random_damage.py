@@ -22,17 +22,21 @@ from support.events.journal_recorder import DAY, MANY, Recorder, recorders
 
 VM_ID = "6d2a5d4e-4f4e-4b0c-9d6c-5a8c2d3e4f50"
 UNREADABLE = (ExporterError, *FAILURES, CodecError, DamagedTextError)
-"""What ``cli`` reports in one line."""
+"""The errors that ``cli`` reports in one line: a command may end with each of them."""
 
 
 @cache
 def sound() -> bytes:
-    """The file of a journal with rows in all tables."""
+    """Return the file of a journal with rows in all tables."""
     with tempfile.TemporaryDirectory() as folder, recorders() as start:
         recorder = start(Path(folder))
         recorder.journal.claim(VM_ID)
-        for number in range(40):  # each event is current in four documents
-            recorder.after(5).sees(*(f"E{each}" for each in range(max(0, number - 3), number + 1)))
+        documents = 40
+        seconds_between = 5
+        for newest in range(documents):  # each event is current in four documents
+            oldest = max(0, newest - 3)
+            current = [f"E{number}" for number in range(oldest, newest + 1)]
+            recorder.after(seconds_between).sees(*current)
         wall = recorder.now.wall
         events = recorder.known.current.values()
         run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, outcome="ok", duration=1.0)
@@ -40,9 +44,10 @@ def sound() -> bytes:
             store.hook_runs.put(run)
             store.requests.add(ApprovalRequest(event, "ada", wall, wall + 60) for event in events)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
-        # The older half is older than the retention of 90 days: only its sums stay.
-        half = recorder.after(90 * DAY - 100).now
-        recorder.journal.maintain(half, clock_confirmed=lambda: True)
+        # Half of it is then older than the retention of 90 days: only the sums of that half stay.
+        half_of_it = documents * seconds_between / 2
+        recorder.after(90 * DAY - half_of_it)
+        recorder.journal.maintain(recorder.now, clock_confirmed=lambda: True)
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
 
@@ -61,8 +66,8 @@ def use(recorder: Recorder) -> None:
 
 
 def check(content: bytes) -> None:
-    """Nothing raises, at most the file is set aside, and a restart finds the event that came after
-    the damage.
+    """Check an exporter that starts with this file: nothing raises, the journal is on disk (the
+    file may be set aside), and a restart finds the event that came after the damage.
     """
     with tempfile.TemporaryDirectory() as folder, recorders() as start:
         path = Path(folder) / "journal.sqlite"
@@ -71,7 +76,7 @@ def check(content: bytes) -> None:
             with contextlib.closing(read_only(path)) as store:
                 list(store.history())
         except UNREADABLE as error:
-            assert str(error)  # noqa: PT017 - either outcome is right
+            assert str(error)  # noqa: PT017 - the file may be read, or refused with a reason
         recorder = start(Path(folder))
         use(recorder)
         assert recorder.is_up()
@@ -82,13 +87,18 @@ def check(content: bytes) -> None:
 
 
 PLACES = st.integers(0, 1 << 20)
-CHANGES = st.lists(st.tuples(PLACES, st.binary(min_size=1, max_size=40)), min_size=1, max_size=20)
+"""Where bytes are changed: a place behind the end of the file counts on from its beginning."""
+NEW_BYTES = st.binary(min_size=1, max_size=40)
+CHANGES = st.lists(st.tuples(PLACES, NEW_BYTES), min_size=1, max_size=20)
+NEW_VALUES = st.sampled_from(
+    [None, 0, -1, 2.5, 1e308, -1e308, 1 << 62, "", "x", "[]", b"", b"\xff"]
+)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(CHANGES)
 def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
-    """Bytes anywhere in the file are changed."""
+    """Bytes anywhere in the file are changed, and the exporter goes on."""
     content = bytearray(sound())
     for place, new in changes:
         start = place % len(content)
@@ -97,8 +107,9 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
 
 
 def without_log(content: bytes) -> bytes:
-    """Return a database without write-ahead log, which one in memory cannot have: its header says
-    so in two bytes.
+    """Return a database without write-ahead log, which one in memory cannot have.
+
+    The bytes 18 and 19 of its header are 2 with such a log, and 1 without.
     """
     return content[:18] + b"\1\1" + content[20:]
 
@@ -106,7 +117,7 @@ def without_log(content: bytes) -> bytes:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_in_a_column(data: st.DataObject) -> None:
-    """A value in any column of any table is any other value."""
+    """Some values, in any columns of any tables, are replaced by values of any type."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
         tables = [
@@ -114,16 +125,12 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]
         for table in data.draw(st.lists(st.sampled_from(tables), min_size=1, max_size=4)):
-            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
             column = data.draw(st.sampled_from(columns))
             rows = connection.execute(f"SELECT {column} FROM {table}").fetchall()
             (old,) = data.draw(st.sampled_from(rows))
-            new = data.draw(
-                st.sampled_from(
-                    [None, 0, -1, 2.5, 1e308, -1e308, 1 << 62, "", "x", "[]", b"", b"\xff"]
-                )
-            )
-            with contextlib.suppress(sqlite3.IntegrityError):
+            new = data.draw(NEW_VALUES)
+            with contextlib.suppress(sqlite3.IntegrityError):  # the table refuses some values
                 connection.execute(
                     f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", (new, old)
                 )
@@ -135,7 +142,7 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
     ("column", "value"), [("epoch", b"x"), ("last_number", 2.5), ("vm_id", b"x")]
 )
 def test_state_of_a_wrong_type(column: str, value: object) -> None:
-    """Types are checked when a file is read: SQLite evaluates CHECK only on writes."""
+    """A value of a wrong type in the table ``state`` is found when the file is read."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
         connection.execute(f"UPDATE state SET {column} = ?", (value,))
@@ -145,7 +152,7 @@ def test_state_of_a_wrong_type(column: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b"TABLE approval_requests ("])
 def test_bytes_of_the_schema(text: bytes) -> None:
-    """A word of the schema is no UTF-8, and so is SQLite's message about it."""
+    """A name in the schema is no UTF-8, so that SQLite's message about it is none, either."""
     assert text in sound()
     damaged = bytearray(text)
     damaged[-3] = 0xFF  # in the last word, and in no keyword

@@ -12,22 +12,25 @@ PROCESSES = 4
 
 
 def test_several_make_it_at_once(tmp_path: Path) -> None:
-    """An exporter, a hook and ``approve`` that find an empty file all find the tables in it then.
+    """An exporter, a hook and ``approve`` that open an empty file at once all have the tables then.
 
-    Only the mode of the file is set before: SQLite lets nobody wait for that.
+    The file is in WAL mode before: while one process changes the mode, SQLite gives the others an
+    error at once, and does not let them wait.
     """
-    for number in range(10):
+    for number in range(10):  # processes collide by chance: several attempts find it
         file = tmp_path / str(number)
         with closing(sqlite3.connect(file)) as first:
             first.execute("PRAGMA journal_mode = WAL")
-        together = Barrier(PROCESSES)
-
-        def make(file: Path = file, together: Barrier = together) -> int:
-            with closing(sqlite3.connect(file)) as connection:
-                together.wait()
-                check_schema(connection, creates=True)
-                (tables,) = connection.execute("SELECT count(*) FROM lives").fetchone()
-                return int(tables)
-
+        all_are_ready = Barrier(PROCESSES)
         with ThreadPoolExecutor(PROCESSES) as pool:
-            assert list(pool.map(lambda _: make(), range(PROCESSES))) == [0] * PROCESSES
+            runs = [pool.submit(make_tables, file, all_are_ready) for _ in range(PROCESSES)]
+        for run in runs:
+            run.result()  # raises what the thread has raised
+
+
+def make_tables(file: Path, all_are_ready: Barrier) -> None:
+    """Make the tables at the same time as all others, and read one of them."""
+    with closing(sqlite3.connect(file)) as connection:
+        all_are_ready.wait()
+        check_schema(connection, creates=True)
+        assert connection.execute("SELECT * FROM lives").fetchall() == []

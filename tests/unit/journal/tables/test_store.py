@@ -40,7 +40,7 @@ from support.events.lives import SCHEDULED, Watch, at
 # The machine may be busy.
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
-EVERYTHING = -1  # SQLite's limit for all rows
+EVERYTHING = -1  # as SQLite's LIMIT: all rows
 
 
 def of_every_field(kind: type[Any]) -> st.SearchStrategy[Any]:
@@ -48,19 +48,19 @@ def of_every_field(kind: type[Any]) -> st.SearchStrategy[Any]:
     tried too.
     """
     hints = get_type_hints(kind)
-    return st.builds(kind, **{field.name: of(hints[field.name]) for field in fields(kind)})
+    return st.builds(kind, **{field.name: values_of(hints[field.name]) for field in fields(kind)})
 
 
-def of(hint: Any) -> st.SearchStrategy[Any]:
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
     """Values of one type; numbers are finite, as those of every document and clock are."""
     if isinstance(hint, UnionType):
-        return st.one_of([of(each) for each in get_args(hint)])
+        return st.one_of([values_of(each) for each in get_args(hint)])
     if hint is int:
         return st.integers(0, 1_000_000)
     if hint is float:
         return FINITE
     if get_origin(hint) is tuple:
-        return st.lists(of(get_args(hint)[0]), max_size=3).map(tuple)
+        return st.lists(values_of(get_args(hint)[0]), max_size=3).map(tuple)
     if hint in {Approval, Timestamp, ScheduledEvent, Move, Impact, Readings, Tcp}:
         return of_every_field(hint)
     return st.from_type(hint)
@@ -88,7 +88,7 @@ EVENTS = st.builds(
 CHANGES = st.lists(
     st.builds(
         Change,
-        transition=of(Transition),
+        transition=values_of(Transition),
         lifecycle=st.builds(replace, of_every_field(Lifecycle), event=EVENTS),
         at=st.builds(Timestamp, wall=st.integers(0, 1000).map(float)),
     ),
@@ -101,7 +101,7 @@ def in_order(changes: list[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: change.at.wall)
 
 
-def kept(store: Store) -> list[Record]:
+def records_of(store: Store) -> list[Record]:
     """Return every transition as it was recorded."""
     return [record for _, record in store.transitions(0, EVERYTHING)]
 
@@ -111,7 +111,7 @@ def spans_of(store: Store) -> list[SpanFacts]:
     return [decode(SpanFacts, text) for _, text in store.queued_spans(EVERYTHING)]
 
 
-def fresh() -> Store:
+def empty_store() -> Store:
     """Return empty tables in memory."""
     return Store(sqlite3.connect(":memory:"), writes=True)
 
@@ -131,8 +131,8 @@ def write(
     )
 
 
-def end(store: Store, spans: list[tuple[str, str]]) -> None:
-    """Remove spans, by their ids and texts."""
+def remove_spans(store: Store, spans: list[tuple[str, str]]) -> None:
+    """Remove delivered spans, given by id and text; one whose text has changed meanwhile stays."""
     store.write([EndedSpan(*span) for span in spans], store.restore())
 
 
@@ -156,7 +156,7 @@ def span(name: str, start: float = 0.0) -> SpanFacts:
 @pytest.fixture
 def store() -> Iterator[Store]:
     """Empty tables."""
-    with closing(fresh()) as made:
+    with closing(empty_store()) as made:
         yield made
 
 
@@ -167,45 +167,49 @@ class TestRoundTrip:
     @given(LIVES)
     def test_every_life(self, lives: list[Lifecycle]) -> None:
         """A life read back is equal in every field, the oldest first."""
-        with closing(fresh()) as store:
+        with closing(empty_store()) as store:
             write(store, lives=lives)
             found = list(store.history())
-            by_id = {each.event_id: each for each in found}
-            assert (len(found), by_id) == (len(lives), {each.event_id: each for each in lives})
-            walls = [each.first_seen.wall for each in found]
-            assert walls == sorted(walls)
+            assert len(found) == len(lives)
+            assert {each.event_id: each for each in found} == {
+                each.event_id: each for each in lives
+            }
+            first_seen = [each.first_seen.wall for each in found]
+            assert first_seen == sorted(first_seen)
 
     @PATIENCE
     @given(st.lists(SPANS, max_size=5, unique_by=lambda each: each.span_id))
     def test_every_span(self, spans: list[SpanFacts]) -> None:
-        """A span read back is equal, with texts, numbers and lists among its attributes, until it
-        is delivered.
+        """A span read back is equal, with texts, numbers and lists among its attributes; once
+        delivered, it is gone.
         """
-        with closing(fresh()) as store:
+        with closing(empty_store()) as store:
             write(store, spans=spans)
             assert spans_of(store) == spans[::-1]
-            end(store, store.queued_spans(EVERYTHING))
+            remove_spans(store, store.queued_spans(EVERYTHING))
             assert spans_of(store) == []
 
     @PATIENCE
     @given(CHANGES)
     def test_every_transition(self, changes: list[Change]) -> None:
         """Transitions come back in their order, and add up to the same counters and histograms."""
-        with closing(fresh()) as store:
+        with closing(empty_store()) as store:
             for change in changes:
                 write(store, changes=[change])
-            assert kept(store) == [change_record(change) for change in changes]
+            assert records_of(store) == [change_record(change) for change in changes]
             assert store.restore().statistics == Statistics().plus(changes)
 
     def test_the_oldest_ends_are_forgotten_first(self, store: Store) -> None:
         """Of very many ended events the newest are remembered, in their order."""
-        ids = [f"E{n}" for n in range(REMEMBERED_ENDS + 500)]
+        too_many = REMEMBERED_ENDS + 500
+        ids = [f"E{n}" for n in range(too_many)]
         write(store, lives=[life(each, ended=float(n)) for n, each in enumerate(ids)])
         assert list(store.restore().lifecycles.ended) == ids[-REMEMBERED_ENDS:]
 
     def test_no_more_current_events_are_read_than_can_be_known(self, store: Store) -> None:
         """If the ends of a flood were lost, the newest events are read, as many as can be known."""
-        ids = [f"E{n}" for n in range(MOST_OWN + 500)]
+        too_many = MOST_OWN + 500
+        ids = [f"E{n}" for n in range(too_many)]
         write(store, lives=[life(each, first_seen=float(n)) for n, each in enumerate(ids)])
         assert list(store.restore().lifecycles.current) == ids[-MOST_OWN:]
 
@@ -215,7 +219,7 @@ class TestRoundTrip:
         nameless = life(None)  # type: ignore[arg-type] # the table refuses a life without an id
         with pytest.raises(sqlite3.IntegrityError):
             write(store, [seen], [life("A"), nameless], [span("a")])
-        assert kept(store) == []
+        assert records_of(store) == []
         assert list(store.history()) == []
         assert spans_of(store) == []
 
@@ -236,18 +240,20 @@ class TestSpans:
         write(store, spans=[span("a")])
         in_flight = store.queued_spans(EVERYTHING)
         write(store, spans=[span("a", 7.0)])
-        end(store, in_flight)
+        remove_spans(store, in_flight)
         assert spans_of(store) == [span("a", 7.0)]
 
 
 class TestPrune:
-    """Retention."""
+    """Transitions that are older than the retention are removed."""
 
     @PATIENCE
     @given(CHANGES.map(in_order), st.lists(st.integers(0, 1100), max_size=3))
     def test_lets_no_counter_fall(self, changes: list[Change], cuts: list[int]) -> None:
-        """Pruning at any point does not change counters and histograms."""
-        with closing(fresh()) as store:
+        """Removing what is older than any moments changes no counter and no histogram; the rest
+        stays.
+        """
+        with closing(empty_store()) as store:
             for change in changes:
                 write(store, changes=[change])
             statistics = store.restore().statistics
@@ -256,7 +262,7 @@ class TestPrune:
                 assert store.restore().statistics == statistics
             latest_cut = max([0, *cuts])
             left = [change for change in changes if change.at.wall >= latest_cut]
-            assert kept(store) == [change_record(change) for change in left]
+            assert records_of(store) == [change_record(change) for change in left]
 
 
 def test_a_check_ends_when_the_exporter_does(store: Store) -> None:
@@ -268,9 +274,9 @@ def test_a_check_ends_when_the_exporter_does(store: Store) -> None:
         "CREATE TABLE long AS WITH RECURSIVE n(i) AS"
         " (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT i FROM n"
     )
-    store.check()  # without a stop, it ends
+    store.check()  # nobody stops this one
     with pytest.raises(sqlite3.OperationalError, match="interrupted"):
-        store.check(lambda: True)
+        store.check(lambda: True)  # asked whether to stop, this one says yes
 
 
 def test_a_request_that_comes_during_the_check_is_found(tmp_path: Path) -> None:

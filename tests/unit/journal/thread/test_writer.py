@@ -31,7 +31,7 @@ def test_a_file_that_cannot_be_closed(
     )
     recorder = start(folder)
     recorder.sees("A")
-    for path in folder.iterdir():
+    for path in folder.iterdir():  # the journal notices it, and closes its connection
         path.unlink()
     recorder.after(1).sees("A", "B")
     monkeypatch.undo()
@@ -68,8 +68,8 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
 def test_an_error_that_nothing_expects(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged once with its traceback, the journal is not up, and what waits is written
-    later.
+    """An error of no expected type is logged once with its traceback, the journal is not up, and
+    what waits is written later.
     """
 
     def connect(*_: object, **__: object) -> None:
