@@ -44,9 +44,7 @@ def _life(folder: Path, event_type: str) -> dict[str, str]:
         exporters = {}
         for scope, name in SCOPES.items():
             prefix = folder / f"{event_type}-{scope}"
-            flags = ["--instance.name", name]
-            flags += ["--journal.path", f"{prefix}.sqlite"]
-            exporter = Exporter(simulator.vm_url(name), prefix.with_suffix(".log"), *flags)
+            exporter = _exporter(simulator, name, prefix)
             exporters[scope] = stack.enter_context(exporter)
         for exporter in exporters.values():
             exporter.shows("a poll and its VM", _ready)
@@ -60,6 +58,15 @@ def _life(folder: Path, event_type: str) -> dict[str, str]:
                 exporter.shows(f"{event_type} {status}", partial(_shows, status))
                 found[f"{event_type} {status} {scope}"] = _text(exporter)
     return found
+
+
+def _exporter(simulator: Simulator, name: str, prefix: Path) -> Exporter:
+    """Start the exporter of the VM ``name``; its files have the path ``prefix`` and a suffix."""
+    log = prefix.with_suffix(".log")
+    journal = prefix.with_suffix(".sqlite")
+    flags = ["--instance.name", name]
+    flags += ["--journal.path", str(journal)]
+    return Exporter(simulator.vm_url(name), log, *flags)
 
 
 def _ready(scrape: Scrape) -> bool:

@@ -98,25 +98,53 @@ class Bench:
     def rows(self) -> Iterator[Row]:
         """Yield each figure that has a budget."""
         yield self._row(
-            "start of the process to the first answer of `/metrics`", 0.4, "s", self._start
+            "start of the process to the first answer of `/metrics`",
+            budget=0.4,
+            unit="s",
+            measure=self._start,
         )
-        yield self._row("resident memory, tracing off", 42, "MiB", self._memory)
-        yield self._row("resident memory, tracing on", 48, "MiB", self._memory_with_tracing)
         yield self._row(
-            "processor time of a poll, document unchanged, no event", 1.8, "ms", self._poll
+            "resident memory, tracing off",
+            budget=42,
+            unit="MiB",
+            measure=self._memory,
+        )
+        yield self._row(
+            "resident memory, tracing on",
+            budget=48,
+            unit="MiB",
+            measure=self._memory_with_tracing,
+        )
+        yield self._row(
+            "processor time of a poll, document unchanged, no event",
+            budget=1.8,
+            unit="ms",
+            measure=self._poll,
         )
         yield self._row(
             "processor time a second, while an event of this VM is Started",
-            3,
-            "ms",
-            self._second_while_started,
+            budget=3,
+            unit="ms",
+            measure=self._second_while_started,
         )
         yield from self._scraping()
         yield self._changes()
         yield from self._journalling()
-        yield self._row("SIGTERM to exit, with a collector that hangs", 2, "s", self._end)
+        yield self._row(
+            "SIGTERM to exit, with a collector that hangs",
+            budget=2,
+            unit="s",
+            measure=self._end,
+        )
 
-    def _row(self, what: str, budget: float, unit: str, measure: Callable[[], float]) -> Row:
+    def _row(
+        self,
+        what: str,
+        *,
+        budget: float,
+        unit: str,
+        measure: Callable[[], float],
+    ) -> Row:
         """Return the row of a figure that ``measure`` returns in ``unit``, once a run."""
         runs = [measure() for _ in range(self._effort.runs)]
         return Row(what, budget, unit, runs)
@@ -182,12 +210,14 @@ class Bench:
                 for _ in range(self._effort.runs):
                     taken = exporter.scrapes(scrapes, scraping.clients)
                     slow.append(percentile(taken, 99))
-            yield Row(f"scrape, {scraping.what}, p99", scraping.budget, "ms", slow)
+            what = f"scrape, {scraping.what}, p99"
+            yield Row(what, scraping.budget, "ms", slow)
 
     def _changes(self) -> Row:
         """Return the time from a change in IMDS to ``/metrics``."""
         with self.running() as exporter:
-            taken = [self._change(exporter, number) for number in range(self._effort.changes)]
+            numbers = range(self._effort.changes)
+            taken = [self._change(exporter, number) for number in numbers]
         return Row(
             f"a change in IMDS to `/metrics`, p99 of {self._effort.changes}, polling every 1 s",
             budget=1.1,

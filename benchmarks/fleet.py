@@ -30,6 +30,7 @@ from benchmarks.engine_metrics import Engine, Watch, read
 from benchmarks.expositions import capture
 from benchmarks.fleet_plan import Plan, plan_of
 from benchmarks.fleet_report import SERVER, Figures, report
+from benchmarks.notifications import first_told
 from support.monitoring.cardinality import PAGE, kept_by_alerts
 from support.monitoring.paging import JOB, Stack, query
 from support.monitoring.victoria import VictoriaStack
@@ -62,9 +63,13 @@ class Server(Program):
         """Return the targets as a file of ``file_sd_configs`` has them."""
         found: list[dict[str, object]] = []
         for vm in range(vms):
-            host = f"127.0.0.{vm % self._addresses + 1}"
-            labels = {"__metrics_path__": f"/vm/{vm}/metrics", "instance": f"vm{vm}:10169"}
-            found.append({"targets": [f"{host}:{self.port}"], "labels": labels})
+            number = vm % self._addresses + 1
+            address = f"127.0.0.{number}:{self.port}"
+            labels = {
+                "__metrics_path__": f"/vm/{vm}/metrics",
+                "instance": f"vm{vm}:10169",
+            }
+            found.append({"targets": [address], "labels": labels})
         return found
 
     def advance(self) -> tuple[str, float]:
@@ -154,7 +159,8 @@ def targets_up(stack: Engine) -> float:
 def roll_out(server: Server, plan: Plan) -> dict[str, float]:
     """Advance the rollout for half of the run; return when each event was announced."""
     changes = {}
-    end = time.monotonic() + plan.minutes * 60 / 2
+    half = plan.minutes / 2 * 60
+    end = time.monotonic() + half
     while (left := end - time.monotonic()) > 0:
         pause = plan.change * random.uniform(0.5, 1.5)
         time.sleep(min(left, pause))
@@ -169,12 +175,13 @@ def wait_for_pages(stack: Engine, changes: Mapping[str, float], interval: float)
     In time is within ``interval`` and some patience after the last change.
     """
     end = time.monotonic() + interval + PATIENCE
-    told: dict[str, float] = {}
-    while changes.keys() - told.keys() and time.monotonic() < end:
+    told = first_told(stack.receiver)
+    while time.monotonic() < end:
+        missing = changes.keys() - told.keys()
+        if not missing:
+            break
         time.sleep(0.2)
-        for each in stack.receiver.webhooks():
-            event_id = each.body["groupLabels"].get("event_id", "")
-            told.setdefault(event_id, each.at)
+        told = first_told(stack.receiver)
     delays = []
     for event_id, at in changes.items():
         if event_id in told:

@@ -23,6 +23,7 @@ from azure_scheduled_events_exporter.simulator import (
 )
 from azure_scheduled_events_exporter.times import parse_duration
 from benchmarks.engine_metrics import Engine
+from benchmarks.notifications import first_told
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Receiver, Stack
 from support.monitoring.victoria import VictoriaStack
@@ -74,24 +75,14 @@ def _chain(way: str, folder: Path, interval: str, targets: list[str]) -> Engine:
 
 def _sample(simulator: Simulator, receiver: Receiver, event_type: str) -> float:
     """Announce an event; return the seconds until the webhook is told of it."""
-    told_before = pages(receiver).keys()
+    before = first_told(receiver).keys()
     event = PlannedEvent(event_type, (_VM.name,), announced_at=0, notice=600)
     scenario = Scenario("page", "", (_VM,), (event,))
     begun = time.monotonic()
     simulator.play(scenario, speed=1)
-    (event_id,) = eventually(lambda: pages(receiver).keys() - told_before, "a page")
-    return pages(receiver)[event_id] - begun
-
-
-def pages(receiver: Receiver) -> dict[str, float]:
-    """Return when the webhook was first told of each event (monotonic), by its EventId."""
-    found: dict[str, float] = {}
-    for each in receiver.webhooks():
-        event_id = each.body["groupLabels"].get("event_id")
-        # A busy machine has other alerts, too.
-        if event_id is not None and each.body["status"] == "firing":
-            found.setdefault(event_id, each.at)
-    return found
+    (event_id,) = eventually(lambda: first_told(receiver).keys() - before, "a page")
+    told = first_told(receiver)[event_id]
+    return told - begun
 
 
 def main() -> None:

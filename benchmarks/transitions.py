@@ -34,7 +34,8 @@ def transition_seconds(path: Path, count: int) -> list[float]:
         journal.wait_until_read(10.0)
         journal.adopt()
         for number in range(count // _TRANSITIONS):
-            for seconds, current in _documents(event(number)).items():
+            documents = _documents(event(number))
+            for seconds, current in documents.items():
                 moment = Timestamp(_FIRST_POLL + seconds, seconds, "boot")
                 context = ObservationContext(moment, "vm_0")
                 document = parse_document(body(*current))
@@ -48,7 +49,11 @@ def transition_seconds(path: Path, count: int) -> list[float]:
 def _documents(scheduled: Mapping[str, object]) -> dict[float, list[Mapping[str, object]]]:
     """Return the events of each document in the life of one event, by the seconds of its poll."""
     started = {**scheduled, "EventStatus": "Started"}
-    return {0.0: [scheduled], 901.0: [started], 1500.0: []}
+    return {
+        0.0: [scheduled],
+        901.0: [started],
+        1500.0: [],
+    }
 
 
 def _record(journal: Journal, changes: Sequence[Change]) -> float:
