@@ -106,13 +106,9 @@ class ApprovalSender:
         if self._sent is not None:
             return None
         for one in due:
-            # If only the journal names this VM, no policy approves: the journal may be another
-            # VM's.
-            is_by_policy = one.approver is Approver.EXPORTER
-            is_named_by_journal = one.life.vm_name is not None and not is_name_confirmed
-            if is_by_policy and is_named_by_journal:
-                continue
             if one.life.event_id not in shown:
+                continue
+            if not is_name_confirmed and _depends_on_name(one):
                 continue
             if one.request is None or self.journal.mark_sent(one.request):
                 return one
@@ -125,6 +121,7 @@ class ApprovalSender:
         self._sent = _Sent(due, future)
 
         def request() -> None:
+            """Send the request, and hand over its result. A thread runs this."""
             try:
                 self.client.approve([due.life.event.sent_id], self.timeout)
                 future.set_result(None)
@@ -193,6 +190,14 @@ class ApprovalSender:
             # of the exporter sent.
             self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
+
+
+def _depends_on_name(due: Due) -> bool:
+    """Return whether a request is by the policy, for an event that names this VM by the journal.
+
+    If only the journal names this VM, no policy approves: the journal may be another VM's.
+    """
+    return due.approver is Approver.EXPORTER and due.life.vm_name is not None
 
 
 def answered(

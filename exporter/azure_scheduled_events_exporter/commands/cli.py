@@ -210,14 +210,15 @@ def _no_command(word: str) -> UsageError:
 
 
 def _hint(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """Return the flag that the first misspelled one of ``unknown`` is likely to be, as a question.
+    """Return a question: which flag is meant by the first of ``unknown`` that is similar to one.
 
     It is ``""`` if none is similar to a flag.
     """
     in_help = re.findall(r"--[a-z][\w.-]*", parser.format_help())
     known = [*in_help, *(f"--{flag}" for flag in FLAGS)]
-    for word in unknown:
-        meant = closest(word.partition("=")[0], known) if word.startswith("-") else None
+    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    for flag in flags:
+        meant = closest(flag, known)
         if meant:
             return f": did you mean '{meant}'?"
     return ""

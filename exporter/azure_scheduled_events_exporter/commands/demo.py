@@ -99,6 +99,10 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -> str:
+    """Return what a person reads first: the addresses, and what the demo plays.
+
+    ``base`` is the address of the exporter, and ``metrics`` the path of its metrics.
+    """
     # Few certificates contain a loopback address.
     curl = "curl -sk" if base.startswith("https") else "curl -s"
     watched = f"{curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'"

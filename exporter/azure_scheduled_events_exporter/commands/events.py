@@ -143,6 +143,7 @@ def _snapshot(
 
 
 def _print_table(snapshot: Snapshot, now: float) -> None:
+    """Print the current events, each with why it is not approved."""
     statuses = snapshot.approval_statuses
     rows = [
         (*current_row(life, now), statuses[event_id].reason if event_id in statuses else "")

@@ -213,6 +213,7 @@ def _place_in(store: Store, place: _Place) -> _Place:
 
 
 def _say(text: str) -> None:
+    """Print a line for people, apart from the lines of JSON."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -222,5 +223,6 @@ def _polled(config: Config) -> Iterator[list[Record]]:
     last = 0
     for exporter in poll_alone(config, log):
         rows = exporter.journal.transitions(last)
-        last = rows[-1][0] if rows else last
+        if rows:
+            last, _ = rows[-1]
         yield [{"seq": None, "cursor": None, **record} for _, record in rows]

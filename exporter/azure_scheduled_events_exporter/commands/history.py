@@ -125,7 +125,7 @@ def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
 
     It is unchanged unless standard output is a terminal.
     """
-    bodies = {str(number): document.body for number, document in enumerate(documents, 1)}
+    bodies = {str(place): document.body for place, document in enumerate(documents, 1)}
     body = bodies.get(number)
     if body is None:
         # Of a word that is longer than any number, the beginning is enough.

@@ -54,5 +54,6 @@ def ignore_signals() -> None:
 
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:
+    """Handle the first signal."""
     ignore_signals()
     raise Interrupted(number)

@@ -31,5 +31,6 @@ def _block(heads: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a row as one line, each cell as wide as its column."""
     padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
     return (" " * _GAP).join(padded).rstrip() + "\n"

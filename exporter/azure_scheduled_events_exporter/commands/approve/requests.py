@@ -118,7 +118,8 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
     """
 
     def all_have_results() -> bool:
-        # Again and again: what IMDS refused may be sent again.
+        """Withdraw what can be withdrawn now; return whether nothing is being sent any more."""
+        # At each call, because a request that IMDS refused waits to be sent again.
         store.requests.withdraw(numbers, _WITHDRAWN)
         return len(store.requests.results(numbers)) == len(numbers)
 

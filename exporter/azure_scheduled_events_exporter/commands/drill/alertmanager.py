@@ -98,7 +98,9 @@ def _sent(answer: bytes) -> Sent:
     failed = Counter[str]()
     families = text_string_to_metric_families(text)
     for sample in chain.from_iterable(family.samples for family in families):
-        counter = failed if sample.name == f"{_REQUESTS}_failed_total" else tried
+        counter = tried
+        if sample.name == f"{_REQUESTS}_failed_total":
+            counter = failed
         counter[sample.labels["integration"]] += int(sample.value)
     return Sent(tried - failed, failed)
 

@@ -52,12 +52,17 @@ def check_inhibition(
         for each in (drilled, marked):
             alertmanager.put(each, texts, ends_in=0)
     if not found.is_inhibited:
-        raise ExporterError(
-            f"{name} ({shown(own)}) is not inhibited while {MAINTENANCE} ({shown(maintenance)})"
-            " fires, so it notifies: set maintenance.targets and maintenance.equal, and load the"
-            " rendered inhibit_rules"
-        )
+        raise _not_inhibited(own, maintenance)
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
+
+
+def _not_inhibited(own: Labels, maintenance: Labels) -> ExporterError:
+    """Return (not raise) the error that the team's alert is not inhibited, and what to do."""
+    return ExporterError(
+        f"{own['alertname']} ({shown(own)}) is not inhibited while {MAINTENANCE}"
+        f" ({shown(maintenance)}) fires, so it notifies: set maintenance.targets and"
+        " maintenance.equal, and load the rendered inhibit_rules"
+    )
 
 
 def _held(alertmanager: DrilledAlertmanager, name: str, timeout: float, doctor: str) -> HeldAlert:

@@ -131,6 +131,7 @@ def _add_times(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_duration(parser: argparse.ArgumentParser, flag: str, default: str, meaning: str) -> None:
+    """Add an option whose value is a duration; its help is ``meaning`` with the default."""
     parser.add_argument(
         flag,
         type=argument(parse_duration),
@@ -192,11 +193,12 @@ def _lock(journal: Path, name: str, log: Logger) -> sqlite3.Connection | None:
     found: Future[sqlite3.Connection] = Future()
 
     def take() -> None:
+        """Take the lock. A thread runs this, because the disk may hang."""
         try:
             with as_folder_owner(journal):
                 check_may_be_opened(journal)
                 found.set_result(writer_lock(state_file(journal, name)))
-        except Exception as error:  # noqa: BLE001 - raised again below
+        except Exception as error:  # noqa: BLE001 - `found.result` raises it again
             found.set_exception(error)
 
     threading.Thread(target=take, name="hook-lock", daemon=True).start()

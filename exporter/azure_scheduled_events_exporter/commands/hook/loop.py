@@ -216,14 +216,19 @@ class Hook:
         left = None
         if run.phase == Phase.PREPARE and life is not None:
             left = view.left(life)
+        exit_status: int | None = status
+        signal_name = ""
+        if status < 0:
+            exit_status = None
+            signal_name = _name_of_signal(-status)
         ended = replace(
             run,
             outcome=str(outcome),
             duration=round(time.monotonic() - process.began, 3),
             seconds_left=None if left is None else round(left, 3),
             output=process.last_lines(),
-            exit_status=status if status >= 0 else None,
-            signal=_name_of_signal(-status) if status < 0 else "",
+            exit_status=exit_status,
+            signal=signal_name,
         )
         self._runs.keep(ended)
 

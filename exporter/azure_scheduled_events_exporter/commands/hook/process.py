@@ -137,6 +137,7 @@ def write_in_background(pipe: IO[bytes] | None, content: bytes) -> None:
 
 
 def _write(pipe: IO[bytes], content: bytes) -> None:
+    """Write ``content`` and close the pipe. A thread runs this."""
     with suppress(OSError), pipe:
         pipe.write(content)
 

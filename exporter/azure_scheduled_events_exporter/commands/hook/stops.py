@@ -94,5 +94,6 @@ def _grace(since: float, not_before: float, rules: Rules) -> float:
 
 
 def _not_before(run: HookRun, view: View) -> float | None:
+    """Return NotBefore of the event of ``run``; None if it is not known."""
     life = view.life(run.event_id)
     return None if life is None else life.not_before
