@@ -4,11 +4,11 @@ The package does not use what people test with it: the client of IMDS, the polle
 """
 
 from .catalog import find, shipped
+from .exchange import Seen
 from .faults import Fault, FaultPlan
 from .scenario import PlannedEvent, Scenario, Starts, VirtualMachine
 from .scenario_file import load, parse
 from .server import Simulator
-from .service import Seen
 from .timeline import Happening, What
 
 __all__ = [

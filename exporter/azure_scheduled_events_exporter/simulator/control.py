@@ -15,9 +15,9 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .document import to_json
+from .exchange import Answer, Request
 from .faults import Fault
 from .scenario import Scenario
-from .service import Answer, Request
 from .timeline import Happening
 
 _Reply = Mapping[str, object]

@@ -20,8 +20,9 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from .catalog import Choice, find, shipped
 from .control import Control
 from .document import WireEvent
+from .exchange import Answer, Request, Seen
 from .faults import FaultPlan, FaultWindow, fault_named, parse_plan
-from .service import REQUESTS_PER_SECOND, Answer, Request, Seen, Service
+from .service import REQUESTS_PER_SECOND, Service
 from .stage import Playlist, Stage
 from .timeline import Happening
 from .wire import Server
@@ -138,7 +139,7 @@ class Simulator:
             self._changed.notify_all()
         server.end()
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if thread is not threading.current_thread():  # what report() calls may call this
                 thread.join()
 
     @property

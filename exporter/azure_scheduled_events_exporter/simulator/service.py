@@ -22,12 +22,11 @@ from .document import (
     to_json,
     version_invalid,
 )
+from .exchange import TEXT, Answer, Request, Seen
 from .faults import REFUSED_BY_AGENT, Fault, FaultWindow, active
 from .instance import instance
 from .stage import Stage
 
-JSON: Final = "application/json; charset=utf-8"
-TEXT: Final = "text/plain; charset=utf-8"
 _SIGN_IN_PAGE: Final = b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body></html>"
 _NOT_FOUND_XML: Final = (
     b'<?xml version="1.0" encoding="utf-8"?><Error><Code>ResourceNotFound</Code></Error>'
@@ -43,52 +42,6 @@ A request of any VM of the scale set or availability set counts. The next one en
 """
 REQUESTS_PER_SECOND: Final = 5
 """How many requests IMDS answers a VM in any second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request.
-
-    Attributes:
-        target: path and query, as in the request line.
-        headers: their names are in lower case.
-        connected_at: when its connection was made, by the clock of the simulator. By default, after
-            the beginning of every fault.
-    """
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-    connected_at: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer.
-
-    Attributes:
-        fault: how sending it goes wrong, such as that only half of the body is sent. A fault that
-            replaces the answer by another one has already done so, and is not named here.
-        is_from_imds: whether IMDS sends it. Otherwise the Guest Proxy Agent does, which names no
-            content type and closes the connection.
-    """
-
-    status: int
-    body: bytes = b""
-    content_type: str = JSON
-    fault: Fault | None = None
-    is_from_imds: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A request that arrived, with its VM and its time on the simulator's clock (Unix seconds)."""
-
-    vm: str
-    method: str
-    path: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +146,7 @@ class Service:
         fault = active((*self.stage.windows, *self.windows), now, request.connected_at)
         if fault in REFUSED_BY_AGENT:  # before throttling, because IMDS does not see the request
             return _REPLACED_BY[fault]
-        if self._is_too_many(route.vm, now):
+        if not self._admit(route.vm, now):
             return _REPLACED_BY[Fault.THROTTLE]
         if fault is not None and fault in _REPLACED_BY:
             return _REPLACED_BY[fault]
@@ -211,16 +164,17 @@ class Service:
         self.windows = tuple(each for each in self.windows if each.begins > now)
         self.stage.stop_faults(now)
 
-    def _is_too_many(self, vm: str, now: float) -> bool:
-        """Return whether to refuse a request of ``vm`` at ``now``; if not, count it as answered.
+    def _admit(self, vm: str, now: float) -> bool:
+        """Count a request of ``vm`` at ``now`` as answered and return True, or return False.
 
-        It is one too many if in the second before it as many were answered as are permitted.
+        False: in the second before, as many were answered as are permitted. A refusal does not
+        count as an answer.
         """
         answered = self._answered.setdefault(vm, deque(maxlen=self.requests_per_second))
         if len(answered) == answered.maxlen and now - answered[0] < 1:
-            return True
+            return False
         answered.append(now)
-        return False
+        return True
 
     def _route(self, target: str) -> Route | None:
         """Return where ``target`` leads; None unless it is a path under ``/metadata`` of a VM."""

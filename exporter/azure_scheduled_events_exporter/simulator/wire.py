@@ -19,8 +19,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
 from .document import to_json
+from .exchange import Answer, Request
 from .faults import Fault
-from .service import Answer, Request
 
 HUGE: Final = 8 << 20
 """Bytes of a huge body."""

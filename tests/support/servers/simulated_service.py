@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.simulator.document import VERSIONS
+from azure_scheduled_events_exporter.simulator.exchange import Answer, Request
 from azure_scheduled_events_exporter.simulator.scenario import (
     PlannedEvent,
     Scenario,
     VirtualMachine,
 )
-from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
+from azure_scheduled_events_exporter.simulator.service import Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
 NEWEST = VERSIONS[-1]

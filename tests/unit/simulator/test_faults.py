@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from azure_scheduled_events_exporter.simulator.exchange import Answer, Request
 from azure_scheduled_events_exporter.simulator.faults import REFUSED_BY_AGENT, Fault, FaultWindow
 from azure_scheduled_events_exporter.simulator.scenario import (
     PlannedEvent,
     Scenario,
 )
-from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
+from azure_scheduled_events_exporter.simulator.service import Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, VMS, Client
 

@@ -7,9 +7,10 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator.catalog import find
 from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
+from azure_scheduled_events_exporter.simulator.exchange import Answer, Request
 from azure_scheduled_events_exporter.simulator.faults import Fault, FaultWindow
 from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent
-from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
+from azure_scheduled_events_exporter.simulator.service import Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, Client
 
