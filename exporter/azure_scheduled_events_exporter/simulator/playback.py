@@ -20,16 +20,17 @@ class Playback:
         replay: what serves the documents if the scenario is a recording; else None.
 
     Args:
-        event_id: returns the EventId of the scenario's event at a place in its list.
+        id_of: returns the EventId of the scenario's event at a place, from 0.
     """
 
     def __init__(
-        self, scenario: Scenario, *, began: float, speed: float, event_id: Callable[[int], str]
+        self, scenario: Scenario, *, began: float, speed: float, id_of: Callable[[int], str]
     ) -> None:
         self.scenario = scenario
         self.lives: list[Life] = []
         for place, plan in enumerate(scenario.events):
-            self.lives.append(Life(event_id(place), plan, speed, agenda_of(plan, began, speed)))
+            agenda = agenda_of(plan, began, speed)
+            self.lives.append(Life(id_of(place), plan, speed, agenda))
         self.windows = tuple(plan.window(began, speed) for plan in scenario.faults)
         self.replay: Replay | None = None
         if scenario.recording:
@@ -39,8 +40,8 @@ class Playback:
     @property
     def next_change(self) -> float | None:
         """When an event changes next; None if no event is to change any more."""
-        agendas = [life.agenda for life in self.lives if life.agenda]
-        return min((agenda[0][0] for agenda in agendas), default=None)
+        following = [life.agenda[0] for life in self.lives if life.agenda]
+        return min((change.at for change in following), default=None)
 
     @property
     def ends_at(self) -> float | None:

@@ -144,7 +144,7 @@ class Stage:
         self.advance(now)
         self.playlist = playlist
         self._by_hand = None
-        # Not at ``now``: that may be earlier, if another thread has read the clock later.
+        # Not at ``now``, which may be before a moment that was already advanced to.
         self._begin(0, self._reached)
 
     def place(self, events: Sequence[WireEvent] | None, now: float) -> int:
@@ -189,8 +189,8 @@ class Stage:
         self._begun += 1
         scenario = self.playlist.scenarios[self._number]
         # A scenario that is played again has other EventIds.
-        own_id = partial(event_id, self._seed, self._begun, scenario.name)
-        self._playback = Playback(scenario, began=at, speed=self.playlist.speed, event_id=own_id)
+        id_of = partial(event_id, self._seed, self._begun, scenario.name)
+        self._playback = Playback(scenario, began=at, speed=self.playlist.speed, id_of=id_of)
         self._show()
 
     def _note(self, life: Life, what: What, at: float, vm: str = "") -> None:

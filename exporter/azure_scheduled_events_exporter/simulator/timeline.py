@@ -46,32 +46,40 @@ class Happening:
     not_before: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of an event that is to come, and its moment."""
+
+    at: float
+    what: What
+
+
 @dataclass(slots=True)
 class Life:
     """One event from before its announcement to its end.
 
     Attributes:
         speed: how many times faster than ``plan`` is written the event is played.
-        agenda: the changes to come, each with its moment, the next one first.
+        agenda: the changes to come, the next one first.
         status: EventStatus; ``""`` while the event is not in the document.
     """
 
     event_id: str
     plan: PlannedEvent
     speed: float
-    agenda: list[tuple[float, What]]
+    agenda: list[Change]
     status: str = ""
     not_before: float | None = None
     is_approved: bool = False
 
     def advance(self, now: float) -> list[What]:
         """Apply the changes that are due at ``now``; return what happened, in order."""
-        due = []
-        while self.agenda and self.agenda[0][0] <= now:
-            at, what = self.agenda.pop(0)
-            self._apply(at, what)
-            due.append(what)
-        return due
+        happened = []
+        while self.agenda and self.agenda[0].at <= now:
+            change = self.agenda.pop(0)
+            self._apply(change)
+            happened.append(change.what)
+        return happened
 
     def approve(self, at: float) -> bool:
         """Let the event start soon, at NotBefore at the latest; return whether that was possible.
@@ -85,7 +93,7 @@ class Life:
         if self.plan.starts is not Starts.NEVER and self.not_before is not None:
             after_delay = at + self.plan.approval_delay / self.speed
             start = min(after_delay, self.not_before)
-            self.agenda = [(max(start, at), What.STARTED)]
+            self.agenda = [Change(max(start, at), What.STARTED)]
         return True
 
     def on_wire(self) -> WireEvent:
@@ -102,39 +110,48 @@ class Life:
             "DurationInSeconds": self.plan.duration,
         }
 
-    def _apply(self, at: float, what: What) -> None:
-        """Change status and NotBefore as ``what`` does; the start puts the end on the agenda."""
+    def _apply(self, change: Change) -> None:
+        """Set status and NotBefore as after ``change``; the start puts the end on the agenda."""
         notice = None  # seconds of scenario time from now to NotBefore; None: there is none
-        if what is What.ANNOUNCED:
-            self.status = "Advisory" if self.plan.is_advice else "Scheduled"
-            if not self.plan.is_advice and self.plan.starts is not Starts.AT_ONCE:
+        if change.what is What.ANNOUNCED and self.plan.is_advice:
+            self.status = "Advisory"
+        elif change.what is What.ANNOUNCED:
+            self.status = "Scheduled"
+            if self.plan.starts is not Starts.AT_ONCE:
                 notice = self.plan.notice
-        elif what is What.RESCHEDULED:
+        elif change.what is What.RESCHEDULED:
             notice = self.plan.new_notice
-        elif what is What.STARTED:
+        elif change.what is What.STARTED:
             self.status = "Started"
-            self.agenda = [(at + self.plan.started_for / self.speed, What.COMPLETED)]
+            ends = change.at + self.plan.started_for / self.speed
+            self.agenda = [Change(ends, What.COMPLETED)]
         else:  # completed, cancelled or withdrawn
             self.status = ""
         self.not_before = None
         if notice is not None:
-            self.not_before = at + notice / self.speed
+            self.not_before = change.at + notice / self.speed
 
 
-def agenda_of(plan: PlannedEvent, began: float, speed: float) -> list[tuple[float, What]]:
+def agenda_of(plan: PlannedEvent, began: float, speed: float) -> list[Change]:
     """Return what will happen to an event that nobody approves, up to its start, next one first.
 
     ``began`` is when the scenario began. The order is that of time, because ``scenario_file``
     refuses an event that is, for example, cancelled before it is rescheduled.
     """
-    agenda = [(plan.announced_at, What.ANNOUNCED)]
+    agenda: list[Change] = []
+
+    def add(seconds: float, what: What) -> None:
+        agenda.append(Change(began + seconds / speed, what))
+
+    add(plan.announced_at, What.ANNOUNCED)
     if plan.rescheduled_at is not None:
-        agenda.append((plan.rescheduled_at, What.RESCHEDULED))
-    if plan.cancelled_at is not None:
-        leaves = What.WITHDRAWN if plan.is_advice else What.CANCELLED
-        agenda.append((plan.cancelled_at, leaves))
+        add(plan.rescheduled_at, What.RESCHEDULED)
+    if plan.cancelled_at is not None and plan.is_advice:
+        add(plan.cancelled_at, What.WITHDRAWN)
+    elif plan.cancelled_at is not None:
+        add(plan.cancelled_at, What.CANCELLED)
     elif plan.starts is Starts.AT_ONCE:
-        agenda.append((plan.announced_at, What.STARTED))
+        add(plan.announced_at, What.STARTED)
     elif plan.starts is Starts.NOT_BEFORE:
-        agenda.append((plan.not_before, What.STARTED))
-    return [(began + seconds / speed, what) for seconds, what in agenda]
+        add(plan.not_before, What.STARTED)
+    return agenda
