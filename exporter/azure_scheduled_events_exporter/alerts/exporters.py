@@ -48,12 +48,17 @@ def exporter_alerts(settings: Settings) -> tuple[Alert, ...]:
 def _imds_unreachable() -> Alert:
     return Alert(
         name=f"{PREFIX}ImdsUnreachable",
-        expression=f"avg_over_time({UP}[2m]) < 0.6",
+        # The second half: IMDS tells the events, but not who this VM is.
+        expression=promql(f"""
+            avg_over_time({UP}[2m]) < 0.6
+            or {UP} == 1 unless on (job, instance) {METRIC}instance_info
+        """),
         severity="warning",
-        summary="The Scheduled Events exporter of {vm} gets no answer from IMDS.",
+        summary="The Scheduled Events exporter of {vm} lacks an answer of IMDS.",
         description=(
-            "IMDS is Azure's metadata service of the VM. Without it, the exporter sees no new"
-            " events, and shows the last known ones."
+            "IMDS is Azure's metadata service of the VM. Without its events, the exporter sees no"
+            " new ones, and shows the last known ones. Without the VM's name, it does not know"
+            " which events are this VM's: it pushes and approves none, and no hook prepares."
         ),
         advice=(
             "If the alert still fires five minutes after its start, run"
@@ -61,12 +66,13 @@ def _imds_unreachable() -> Alert:
         ),
         dashboard=_BOARD,
         meaning=(
-            "More than 40 % of the polls of IMDS have failed for 3 minutes. The first answer after"
-            " Scheduled Events were enabled can take 2 minutes."
+            "For 3 minutes, more than 40 % of the polls of IMDS have failed, or IMDS has not told"
+            " the VM's name. The first answer after Scheduled Events were enabled can take 2"
+            " minutes."
         ),
         ends=(
-            "The alert resolves about two minutes after IMDS answers again. That is when 60 % of"
-            " the polls of the last 2 minutes have succeeded."
+            "The alert resolves when 60 % of the polls of the last 2 minutes have succeeded, and"
+            " the exporter knows the VM's name."
         ),
         holds="3m",
         labels=_LABELS,

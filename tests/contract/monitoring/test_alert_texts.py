@@ -235,7 +235,7 @@ OTHERS = (  # alert, at which minute, summary, board
     (
         "ImdsUnreachable",
         40,
-        "The Scheduled Events exporter of d (resource group rg, d:10169) gets no answer from IMDS.",
+        "The Scheduled Events exporter of d (resource group rg, d:10169) lacks an answer of IMDS.",
         "exporter?var-job=azure-scheduled-events&var-instance=d%3A10169",
     ),
     (

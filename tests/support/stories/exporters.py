@@ -16,8 +16,21 @@ EXPORTERS = (
     Story(
         "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service,"
         " are quiet.",
-        (of("up", "a", "0x20"), of("up", "b", "1x4 0x8 1x20")),
+        (
+            *(of("instance_info", vm, "1x40") for vm in "ab"),
+            of("up", "a", "0x20"),
+            of("up", "b", "1x4 0x8 1x20"),
+        ),
         {"ImdsUnreachable": "2m45s:0 3m15s:1 4m:1"},
+    ),
+    Story(
+        "IMDS tells the events, but for three minutes not the VM's name; a start is quiet.",
+        (
+            *(of("up", vm, "1x40") for vm in "ab"),
+            of("instance_info", "a", "_x20 1x20"),
+            of("instance_info", "b", "_x8 1x32"),
+        ),
+        {"ImdsUnreachable": "2m45s:0 3m15s:1 4m45s:1 5m30s:0"},
     ),
     Story(
         "Documents that cannot be read for two minutes.",
@@ -172,7 +185,7 @@ FLAKY = (
     ),
     Story(
         "An IMDS that answers every second poll.",
-        (of("up", "a", "1x40 " + "0 1 " * 60),),
+        (of("up", "a", "1x40 " + "0 1 " * 60), of("instance_info", "a", "1x160")),
         {"ImdsUnreachable": "10m:0 20m:1"},
     ),
     Story(

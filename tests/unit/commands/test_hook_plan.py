@@ -138,6 +138,11 @@ def test_recovery_with_the_command_of_now() -> None:
     [
         (life(), Rules(), ""),
         (life(scope=Scope.PEER), Rules(types=frozenset({"freeze"})), ""),
+        (
+            life(scope=Scope.UNKNOWN),
+            Rules(),
+            "this VM's name is unknown, so it may be another VM's: set --instance.name",
+        ),
         (life(), Rules(types=frozenset({"freeze"})), "its type is not among --types"),
         (life("Freeze", duration=5.0), Rules(), "its kind harmless is not among --kinds"),
         (life(left=901), Rules(), "NotBefore is further ahead than --lead: prepare begins then"),
@@ -156,7 +161,7 @@ def test_recovery_with_the_command_of_now() -> None:
     ],
 )
 def test_why_nothing_is_prepared(event: Lifecycle, rules: Rules, reason: str) -> None:
-    """For an event of this VM that is not prepared for, the reason names the option,
+    """For an event that may be this VM's and is not prepared for, the reason names the option,
     if there is one that would prepare for it.
     """
     assert why_not(event, seen([event]), rules) == reason

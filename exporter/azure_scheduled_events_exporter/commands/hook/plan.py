@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.records import Record, current_record
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
@@ -200,11 +201,16 @@ def _too_late(run: HookRun, life: Lifecycle, view: View) -> HookRun:
 
 
 def why_not(life: Lifecycle, view: View, rules: Rules) -> str:
-    """Return why nothing is prepared for an event of this VM now; ``""`` if something is."""
-    if not life.is_mine:
+    """Return why nothing is prepared for an event now; ``""`` if something is.
+
+    Nothing is said of an event of other VMs only.
+    """
+    if life.scope is Scope.PEER:
         return ""
     if not rules.names(life):
         return "its type is not among --types"
+    if life.scope is Scope.UNKNOWN:
+        return "this VM's name is unknown, so it may be another VM's: set --instance.name"
     if life.kind is Kind.WITHOUT_NOTICE:  # whether it is among --kinds makes no difference
         return "it had begun when it was first seen"
     if life.kind not in rules.kinds:
