@@ -1,6 +1,6 @@
 """The kind of an event: what people have to be told about it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -73,40 +73,56 @@ def test_a_kind_changes_while_the_event_goes_on() -> None:
     assert kind_of(known.current["E"], NOW) is Kind.ANNOUNCED
 
 
-LIVED: list[tuple[Kind, str, float, float, float | None, float]] = [
-    # kind, type, announced, --freeze.harmless-below, measured, Started for
-    (Kind.HARMLESS, "Freeze", 5.0, 9.0, 4.0, 10.0),
-    (Kind.HARMLESS, "Freeze", 5.0, 9.0, 9.0, 10.0),
-    (Kind.ANNOUNCED, "Freeze", 5.0, 9.0, 12.0, 10.0),
-    (Kind.ANNOUNCED, "Freeze", 5.0, 0.0, None, 10.0),
-    (Kind.ANNOUNCED, "Freeze", 5.0, 5.0, None, 10.0),
-    (Kind.HARMLESS, "Freeze", 20.0, 30.0, 12.0, 10.0),
-    (Kind.HARMLESS, "Freeze", 0.0, 0.0, 0.06, 10.0),
-    (Kind.ANNOUNCED, "Freeze", 0.0, 0.0, 0.3, 10.0),
-    (Kind.ANNOUNCED, "Reboot", 0.0, 9.0, 12.0, 10.0),
-    (Kind.HARMLESS, "Freeze", 5.0, 9.0, None, 1800.0),
-    (Kind.ANNOUNCED, "Freeze", 5.0, 9.0, None, 1801.0),
-    (Kind.UNKNOWN_TYPE, "Teleport", 0.0, 9.0, None, 1801.0),
+@dataclass(frozen=True)
+class Lived:
+    """An event that was announced, has started, and was measured; all lengths in seconds.
+
+    Attributes:
+        kind: what it is now.
+        announced: its DurationInSeconds.
+        measured: the longest pause of its VM; None: not measured.
+        started_for: how long it has been Started.
+        harmless_below: the setting ``--freeze.harmless-below``.
+        event_type: its type.
+    """
+
+    kind: Kind
+    announced: float
+    measured: float | None
+    started_for: float = 10.0
+    harmless_below: float = 9.0
+    event_type: str = "Freeze"
+
+
+LIVED = [
+    Lived(Kind.HARMLESS, announced=5.0, measured=4.0),
+    Lived(Kind.HARMLESS, announced=5.0, measured=9.0),
+    Lived(Kind.ANNOUNCED, announced=5.0, measured=12.0),
+    Lived(Kind.ANNOUNCED, announced=5.0, measured=None, harmless_below=0.0),
+    Lived(Kind.ANNOUNCED, announced=5.0, measured=None, harmless_below=5.0),
+    Lived(Kind.HARMLESS, announced=20.0, measured=12.0, harmless_below=30.0),
+    Lived(Kind.HARMLESS, announced=0.0, measured=0.06, harmless_below=0.0),
+    Lived(Kind.ANNOUNCED, announced=0.0, measured=0.3, harmless_below=0.0),
+    Lived(Kind.ANNOUNCED, announced=0.0, measured=12.0, event_type="Reboot"),
+    Lived(Kind.HARMLESS, announced=5.0, measured=None, started_for=1800.0),
+    Lived(Kind.ANNOUNCED, announced=5.0, measured=None, started_for=1801.0),
+    Lived(
+        Kind.UNKNOWN_TYPE, announced=0.0, measured=None, started_for=1801.0, event_type="Teleport"
+    ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "event_type", "announced", "below", "measured", "started"), LIVED)
-def test_what_was_measured_decides_about_harmless(
-    kind: Kind,
-    event_type: str,
-    announced: float,
-    below: float,
-    measured: float | None,
-    started: float,
-) -> None:
+@pytest.mark.parametrize("lived", LIVED)
+def test_what_was_measured_decides_about_harmless(lived: Lived) -> None:
     """An event announced as harmless is reported once it paused its VM for longer, or does not
     end.
     """
-    event = replace(EVENT, event_type=event_type, duration_seconds=announced)
+    event = replace(EVENT, event_type=lived.event_type, duration_seconds=lived.announced)
     known = seen(seen(Lifecycles(), event), replace(event, status="Started", not_before=None))
-    life = replace(known.current["E"], observed_pause=measured)
+    life = replace(known.current["E"], observed_pause=lived.measured)
     assert life.started_at is not None
-    assert kind_of(life, life.started_at.wall + started, below) is kind
+    now = life.started_at.wall + lived.started_for
+    assert kind_of(life, now, lived.harmless_below) is lived.kind
 
 
 def test_the_setting_decides_what_is_harmless() -> None:
@@ -122,11 +138,13 @@ def test_a_pause_changes_the_kind_of_what_has_ended() -> None:
     freeze = replace(EVENT, event_type="Freeze", duration_seconds=5.0)
     started = replace(freeze, status="Started", not_before=None)
     known = Lifecycles()
-    for second, events, pause in ((0, [freeze], 0.0), (1, [started], 0.01), (20, [], 12.0)):
+    for second, event, pause in ((0, freeze, 0.0), (1, started, 0.01)):
         context = ObservationContext(Timestamp(NOW + second), "vm_0", pause=Pause(pause))
-        known, changes = observe(known, Document(1, tuple(events)), context)
+        known, _ = observe(known, Document(1, (event,)), context)
+    last = ObservationContext(Timestamp(NOW + 20), "vm_0", pause=Pause(12.0))
+    known, [completed] = observe(known, Document(1), last)
     assert known.ended["E"].kind is Kind.ANNOUNCED
-    assert changes[0].lifecycle.kind is Kind.ANNOUNCED
+    assert completed.lifecycle.kind is Kind.ANNOUNCED
 
 
 def test_an_approval_from_here_explains_a_start() -> None:

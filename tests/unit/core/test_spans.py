@@ -88,6 +88,26 @@ def times(spans: dict[str, SpanFacts]) -> dict[str, tuple[float, float]]:
     return {name: (span.start - START, span.end - START) for name, span in spans.items()}
 
 
+RUNS = started(scheduled())
+
+
+@dataclass(frozen=True)
+class Step:
+    """One document of the life of an event.
+
+    Attributes:
+        seconds: when it comes, after START.
+        event: what it shows; None: no event.
+        spans: start and end of the spans that it completes, in seconds after START, by name.
+        is_watched: whether somebody polled until then.
+    """
+
+    seconds: float
+    event: ScheduledEvent | None
+    spans: dict[str, tuple[float, float]]
+    is_watched: bool = True
+
+
 # These have the length of a GUID, and int() takes the first two for hexadecimal numbers.
 ALMOST_GUIDS = (
     "C7061BAC-AFDC-4513-B24B-AA5F13A161_3",
@@ -99,6 +119,11 @@ ALMOST_GUIDS = (
 class TestIds:
     """Every id follows from the event, the VM and the span's name."""
 
+    def test_the_trace_id_of_a_guid(self) -> None:
+        """It is the EventId without dashes, but never zeros, which OpenTelemetry refuses."""
+        assert trace_id(GUID) == trace_id(GUID.lower()) == "c7061bacafdc4513b24baa5f13a16123"
+        assert int(trace_id("00000000-0000-0000-0000-000000000000"), 16) != 0
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -108,12 +133,8 @@ class TestIds:
             *ALMOST_GUIDS,
         ],
     )
-    def test_the_trace_id(self, text: str) -> None:
-        """It is the EventId without dashes; of one that is no GUID, 16 bytes of the hash; never
-        zeros.
-        """
-        assert trace_id(GUID) == trace_id(GUID.lower()) == "c7061bacafdc4513b24baa5f13a16123"
-        assert int(trace_id("00000000-0000-0000-0000-000000000000"), 16) != 0
+    def test_the_trace_id_of_an_event_id_that_is_no_guid(self, text: str) -> None:
+        """It is the first 16 bytes of the hash."""
         assert trace_id(text) == sha256(text.lower())[:32]
 
     @pytest.mark.parametrize(
@@ -165,110 +186,97 @@ class TestTransitions:
     @pytest.mark.parametrize(
         ("steps", "approver", "outcome"),
         [
-            ([(0, "Scheduled", {"detected": (0, 0)})], None, None),
-            ([(0, "Scheduled", None), (10, "Moved", {})], None, None),
-            (
+            pytest.param(
                 [
-                    (0, "Scheduled", None),
-                    (901, "Started", {"scheduled": (0, 901), "approval": (0, 901)}),
+                    Step(0, scheduled(), {"detected": (0, 0)}),
+                    Step(901, RUNS, {"scheduled": (0, 901), "approval": (0, 901)}),
+                    Step(1500, None, {"started": (901, 1500), "scheduled_event": (0, 1500)}),
                 ],
                 "deadline",
-                None,
+                "completed",
+                id="started at NotBefore",
             ),
-            (
+            pytest.param(
                 [
-                    (0, "Scheduled", None),
-                    (60, "Started", {"scheduled": (0, 60), "approval": (0, 60)}),
+                    Step(0, scheduled(), {"detected": (0, 0)}),
+                    Step(60, RUNS, {"scheduled": (0, 60), "approval": (0, 60)}),
                 ],
                 "external",
                 None,
+                id="approved elsewhere",
             ),
-            (
+            pytest.param(
                 [
-                    (0, "Scheduled", None),
-                    (2, "approved", {"approval": (0, 2)}),
-                    (60, "Started", {"scheduled": (0, 60)}),
-                ],
-                "exporter",
-                None,
-            ),
-            (
-                [
-                    (0, "Scheduled", None),
-                    (901, "Started", None),
-                    (1500, "", {"started": (901, 1500), "scheduled_event": (0, 1500)}),
-                ],
-                "deadline",
-                "completed",
-            ),
-            (
-                [
-                    (0, "Started", {"detected": (0, 0)}),
-                    (300, "", {"started": (0, 300), "scheduled_event": (0, 300)}),
+                    Step(0, RUNS, {"detected": (0, 0)}),
+                    Step(300, None, {"started": (0, 300), "scheduled_event": (0, 300)}),
                 ],
                 None,
                 "completed",
+                id="first seen started",
             ),
-            (
+            pytest.param(
                 [
-                    (0, "Scheduled", None),
-                    (100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)}),
+                    Step(0, scheduled(), {"detected": (0, 0)}),
+                    Step(10, scheduled(not_before=START + 1200), {}),
+                    Step(100, None, {"scheduled": (0, 100), "scheduled_event": (0, 100)}),
                 ],
                 None,
                 "cancelled",
+                id="rescheduled, then cancelled",
             ),
-            (
+            pytest.param(
                 [
-                    (0, "Scheduled", None),
-                    (-100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)}),
+                    Step(0, scheduled(), {"detected": (0, 0)}),
+                    Step(
+                        100,
+                        None,
+                        {"scheduled": (0, 100), "scheduled_event": (0, 100)},
+                        is_watched=False,
+                    ),
                 ],
                 None,
                 "lost",
+                id="lost",
             ),
-            (
-                [(0, "Advisory", {"detected": (0, 0)}), (100, "", {"scheduled_event": (0, 100)})],
+            pytest.param(
+                [
+                    Step(0, scheduled(status="Advisory"), {"detected": (0, 0)}),
+                    Step(100, None, {"scheduled_event": (0, 100)}),
+                ],
                 None,
                 "withdrawn",
+                id="advice",
             ),
-            (  # the wall clock was set back
+            pytest.param(
                 [
-                    (100, "Scheduled", None),
-                    (40, "", {"scheduled": (100, 100), "scheduled_event": (100, 100)}),
+                    Step(100, scheduled(), {"detected": (100, 100)}),
+                    Step(40, None, {"scheduled": (100, 100), "scheduled_event": (100, 100)}),
                 ],
                 None,
                 "cancelled",
+                id="the wall clock was set back",
             ),
         ],
     )
-    def test_a_life(
-        self,
-        steps: list[tuple[float, str, dict[str, tuple[float, float]] | None]],
-        approver: str | None,
-        outcome: str | None,
-    ) -> None:
-        """Each transition completes its spans, and the last ones have the outcome.
-
-        A step has its second after START, the status in the document, and start and end of the
-        spans that it completes; None: of any. Without a status, the event is not in the document.
-        "Moved" is Scheduled with a later NotBefore. "approved" is no document, but an accepted
-        approval. Nobody watched before a moment with a minus.
-        """
+    def test_a_life(self, steps: list[Step], approver: str | None, outcome: str | None) -> None:
+        """Each transition completes its spans, and the last ones have the outcome."""
         vm = Watcher()
-        for seconds, status, expected in steps:
-            event = scheduled(not_before=START + 1200) if status == "Moved" else scheduled()
-            event = started(event) if status == "Started" else replace(event, status=status)
-            if status == "approved":
-                spans = vm.approves(at=seconds)
-            else:
-                if status == "Moved":
-                    event = replace(event, status="Scheduled")
-                shown = [event] if status else []
-                spans = vm.sees(*shown, at=abs(seconds), watched=seconds >= 0)
-            assert expected is None or times(spans) == expected
-        # ``spans`` are those of the last step.
-        assert {span.attributes.get(PREFIX + "outcome") for span in spans.values()} <= {outcome}
+        for step in steps:
+            events = () if step.event is None else (step.event,)
+            spans = vm.sees(*events, at=step.seconds, watched=step.is_watched)
+            assert times(spans) == step.spans
+        outcomes = {span.attributes.get(PREFIX + "outcome") for span in spans.values()}
+        assert outcomes == {outcome}, "of the spans of the last step"
         [life] = [*vm.known.current.values(), *vm.known.ended.values()]
         assert (life.approved_by, life.outcome) == (approver, outcome)
+
+    def test_an_approval_from_here(self) -> None:
+        """An approval that IMDS has accepted completes its span at once, not with the start."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        assert times(vm.approves(at=2)) == {"approval": (0, 2)}
+        assert times(vm.sees(RUNS, at=60)) == {"scheduled": (0, 60)}
+        assert vm.life.approved_by is Approver.EXPORTER
 
     def test_a_reboot_nobody_saw_begin(self) -> None:
         """After a reboot the spans meet at NotBefore, when the event began, without a hole."""
@@ -304,18 +312,18 @@ class TestTransitions:
         """An exporter that is stopped during an event sends unfinished spans without an outcome."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
-        told = unfinished([vm.life], Timestamp(START + 30))
-        assert times({span.name: span for span in told}) == {
+        spans = {span.name: span for span in unfinished([vm.life], Timestamp(START + 30))}
+        assert times(spans) == {
             "scheduled": (0, 30),
             "scheduled_event": (0, 30),
         }
-        vm.sees(started(scheduled()), at=901)
-        told = unfinished([vm.life], Timestamp(START + 930))
-        assert times({span.name: span for span in told}) == {
+        vm.sees(RUNS, at=901)
+        spans = {span.name: span for span in unfinished([vm.life], Timestamp(START + 930))}
+        assert times(spans) == {
             "started": (901, 930),
             "scheduled_event": (0, 930),
         }
-        assert all(PREFIX + "outcome" not in span.attributes for span in told)
+        assert all(PREFIX + "outcome" not in span.attributes for span in spans.values())
 
 
 class TestAttributes:
@@ -325,8 +333,8 @@ class TestAttributes:
         """The whole life carries everything that is known."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
-        vm.sees(started(scheduled()), at=901)
-        vm.sees(started(scheduled()), at=902, pause=2.5)
+        vm.sees(RUNS, at=901)
+        vm.sees(RUNS, at=902, pause=2.5)
         assert vm.sees(at=1500)["scheduled_event"].attributes == {
             PREFIX + "id": GUID,
             PREFIX + "type": "Freeze",
@@ -346,18 +354,17 @@ class TestAttributes:
     def test_a_pause_stands_where_it_was(self) -> None:
         """The observed pause is an attribute of the root span and of the span started only."""
         vm = Watcher()
-        spans = (
-            vm.sees(scheduled(), at=0)
-            | vm.sees(started(scheduled()), at=901)
-            | vm.sees(at=1500, pause=2.5)
-        )
-        told = {
-            name
-            for name, span in spans.items()
-            if PREFIX + "observed_pause_seconds" in span.attributes
+        spans = vm.sees(scheduled(), at=0)
+        spans |= vm.sees(RUNS, at=901)
+        spans |= vm.sees(at=1500, pause=2.5)
+        name_of_pause = PREFIX + "observed_pause_seconds"
+        assert {name: span.attributes.get(name_of_pause) for name, span in spans.items()} == {
+            "detected": None,
+            "scheduled": None,
+            "approval": None,
+            "started": 2.5,
+            "scheduled_event": 2.5,
         }
-        assert spans.keys() == {"detected", "scheduled", "approval", "started", "scheduled_event"}
-        assert told == {"started", "scheduled_event"}
 
     def test_what_is_not_known_is_absent(self) -> None:
         """An unknown duration, an empty description and an open outcome are no attributes; a
@@ -397,7 +404,11 @@ class TestWhoIsTraced:
         watcher.sees(scheduled(), at=0)
         assert is_traced(watcher.life, peers_too=peers_too) is traced
 
-    def test_an_event_that_returned(self) -> None:
+
+class TestEventsOfTheRoot:
+    """What happened to an event is shown by events of its root span."""
+
+    def test_a_return(self) -> None:
         """An event that returns after its end continues its trace: the root span has the return and
         the same id.
         """
@@ -409,7 +420,7 @@ class TestWhoIsTraced:
         assert (first.span_id, first.events) == (last.span_id, ())
         assert [(event.name, event.at - START) for event in last.events] == [("returned", 200)]
 
-    def test_a_reschedule_is_an_event_of_the_root(self) -> None:
+    def test_a_reschedule(self) -> None:
         """The root span has every change of NotBefore, with the old and the new time."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)

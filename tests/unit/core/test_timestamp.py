@@ -15,20 +15,23 @@ INSTANTS = st.builds(Timestamp, FINITE, FINITE, st.sampled_from(["", "a", "b"]))
 @pytest.mark.parametrize("jump", [-3600.0, -30.0, 0.0, 3600.0])
 def test_within_one_boot_a_wall_clock_jump_changes_no_duration(jump: float) -> None:
     """Setting the wall clock does not change durations."""
-    began = Timestamp(1000.0, 50.0, "boot-1")
-    assert Timestamp(1007.0 + jump, 57.0, "boot-1").since(began) == 7.0
+    began = Timestamp(wall=1000.0, monotonic=50.0, boot_id="boot-1")
+    now = Timestamp(wall=1007.0 + jump, monotonic=57.0, boot_id="boot-1")
+    assert now.since(began) == 7.0
 
 
 def test_across_boots_the_wall_clock_counts() -> None:
     """The duration of a reboot is measured by the wall clock: the monotonic clock begins again."""
-    before = Timestamp(1000.0, 90_000.0, "boot-1")
-    assert Timestamp(1045.0, 12.0, "boot-2").since(before) == 45.0
+    before = Timestamp(wall=1000.0, monotonic=90_000.0, boot_id="boot-1")
+    after = Timestamp(wall=1045.0, monotonic=12.0, boot_id="boot-2")
+    assert after.since(before) == 45.0
 
 
 def test_without_a_boot_id_the_wall_clock_counts() -> None:
     """Moments known by the wall clock only are compared by it."""
-    assert Timestamp(1045.0, 12.0).since(Timestamp(1000.0, 11.0)) == 45.0
-    assert Timestamp(1045.0, 12.0, "boot-1").since(Timestamp(1000.0, 11.0)) == 45.0
+    before = Timestamp(wall=1000.0, monotonic=11.0)
+    assert Timestamp(wall=1045.0, monotonic=12.0).since(before) == 45.0
+    assert Timestamp(wall=1045.0, monotonic=12.0, boot_id="boot-1").since(before) == 45.0
 
 
 @settings(deadline=None)
@@ -47,9 +50,13 @@ def test_frozen_wall_clock() -> None:
 
 
 def test_a_clock_that_lags_after_a_boot_hides_no_boot() -> None:
-    """Another boot is recognized by its id, even if its wall-clock time is earlier."""
-    before = Timestamp(1000.0, 500.0, "first")
-    assert Timestamp(990.0, 3.0, "second").is_another_boot_after(before)
-    assert not Timestamp(1010.0, 510.0, "first").is_another_boot_after(before)
-    assert Timestamp(1010.0).is_another_boot_after(before)
-    assert not Timestamp(990.0).is_another_boot_after(before)
+    """Another boot is recognized by its id, even if its wall-clock time is earlier; without an id,
+    a later time is one of another boot.
+    """
+    before = Timestamp(wall=1000.0, monotonic=500.0, boot_id="first")
+    assert Timestamp(wall=990.0, monotonic=3.0, boot_id="second").is_another_boot_after(before)
+    assert not Timestamp(wall=1010.0, monotonic=510.0, boot_id="first").is_another_boot_after(
+        before
+    )
+    assert Timestamp(wall=1010.0).is_another_boot_after(before)
+    assert not Timestamp(wall=990.0).is_another_boot_after(before)

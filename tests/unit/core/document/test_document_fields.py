@@ -54,7 +54,7 @@ def test_not_before(text: str, expected: float | None) -> None:
     assert parse_not_before(text) == expected
 
 
-@pytest.mark.parametrize("value", ["", "   ", None, ...])
+@pytest.mark.parametrize("value", ["", "   ", None, pytest.param(..., id="absent")])
 def test_not_before_empty_or_absent(value: object) -> None:
     """An event without a NotBefore is kept with an unknown time, without a remark."""
     document = parse_document(body(entry(NotBefore=value)))
@@ -74,7 +74,7 @@ def test_not_before_unreadable(value: object) -> None:
     assert str(value) in remark
 
 
-@pytest.mark.parametrize("value", [None, [], ...])
+@pytest.mark.parametrize("value", [None, [], pytest.param(..., id="absent")])
 def test_resources_null_or_absent(value: object) -> None:
     """An event without Resources is kept and affects no VM."""
     document = parse_document(body(entry(Resources=value)))
@@ -154,7 +154,7 @@ def test_missing_values() -> None:
         (5, 5.0),
         ("30", None),
         (0.5, 0.5),
-        (..., None),
+        pytest.param(..., None, id="absent"),
         (None, None),
         ("x", None),
         (True, None),

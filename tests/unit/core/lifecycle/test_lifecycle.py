@@ -1,6 +1,7 @@
 """The life of an event from its first sight to its end, case by case, in the contract's words."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -24,131 +25,162 @@ TIMELESS = replace(SCHEDULED, not_before=None)
 ADVICE = replace(
     SCHEDULED, event_type="SpotRebalanceRecommendation", status="Advisory", not_before=None
 )
-Story = list[tuple[float, ScheduledEvent | None, list[str]]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One document of a story.
+
+    Attributes:
+        seconds: when it comes, after START.
+        event: what it shows; None: no event.
+        transitions: what it brings.
+        is_watched: whether somebody polled until then.
+    """
+
+    seconds: float
+    event: ScheduledEvent | None
+    transitions: Sequence[str]
+    is_watched: bool = True
+
+
+Story = list[Step]
 
 STORIES: dict[str, Story] = {
     "announced, starts in time": [
-        (0, None, []),
-        (1, SCHEDULED, ["detected"]),
-        (2, SCHEDULED, []),
-        (901, STARTED, ["started"]),
-        (902, STARTED, []),
-        (1500, None, ["completed"]),
+        Step(0, None, []),
+        Step(1, SCHEDULED, ["detected"]),
+        Step(2, SCHEDULED, []),
+        Step(901, STARTED, ["started"]),
+        Step(902, STARTED, []),
+        Step(1500, None, ["completed"]),
     ],
-    "a host failure": [(0, STARTED, ["detected", "started"]), (600, None, ["completed"])],
-    "leaves before NotBefore": [(0, SCHEDULED, ["detected"]), (899, None, ["cancelled"])],
-    "leaves after NotBefore": [(0, SCHEDULED, ["detected"]), (900, None, ["lost"])],
-    "leaves while nobody polls": [(0, SCHEDULED, ["detected"]), (-100, None, ["lost"])],
-    "leaves, late, while nobody polls": [(0, SCHEDULED, ["detected"]), (-2000, None, ["lost"])],
+    "a host failure": [Step(0, STARTED, ["detected", "started"]), Step(600, None, ["completed"])],
+    "leaves before NotBefore": [Step(0, SCHEDULED, ["detected"]), Step(899, None, ["cancelled"])],
+    "leaves after NotBefore": [Step(0, SCHEDULED, ["detected"]), Step(900, None, ["lost"])],
+    "leaves while nobody polls": [
+        Step(0, SCHEDULED, ["detected"]),
+        Step(100, None, ["lost"], is_watched=False),
+    ],
+    "leaves, late, while nobody polls": [
+        Step(0, SCHEDULED, ["detected"]),
+        Step(2000, None, ["lost"], is_watched=False),
+    ],
     "ends while nobody polls": [
-        (0, STARTED, ["detected", "started"]),
-        (-5000, None, ["completed"]),
+        Step(0, STARTED, ["detected", "started"]),
+        Step(5000, None, ["completed"], is_watched=False),
     ],
-    "never had a NotBefore": [(0, TIMELESS, ["detected"]), (1, None, ["lost"])],
+    "never had a NotBefore": [Step(0, TIMELESS, ["detected"]), Step(1, None, ["lost"])],
     "NotBefore moves back and forth": [
-        (0, SCHEDULED, ["detected"]),
-        (1, LATER, ["rescheduled"]),
-        (2, SCHEDULED, ["rescheduled"]),
-        (3, SCHEDULED, []),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(1, LATER, ["rescheduled"]),
+        Step(2, SCHEDULED, ["rescheduled"]),
+        Step(3, SCHEDULED, []),
     ],
     "NotBefore is unreadable for a while": [
-        (0, SCHEDULED, ["detected"]),
-        (1, TIMELESS, []),
-        (2, SCHEDULED, []),
-        (3, TIMELESS, []),
-        (4, None, ["cancelled"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(1, TIMELESS, []),
+        Step(2, SCHEDULED, []),
+        Step(3, TIMELESS, []),
+        Step(4, None, ["cancelled"]),
     ],
     "NotBefore is known at last": [
-        (0, TIMELESS, ["detected"]),
-        (1, SCHEDULED, []),
-        (2, None, ["cancelled"]),
+        Step(0, TIMELESS, ["detected"]),
+        Step(1, SCHEDULED, []),
+        Step(2, None, ["cancelled"]),
     ],
     "Started with a NotBefore": [
-        (0, SCHEDULED, ["detected"]),
-        (10, replace(STARTED, not_before=START + 10), ["approved", "started"]),
-        (11, replace(STARTED, not_before=START + 9000), []),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(10, replace(STARTED, not_before=START + 10), ["approved", "started"]),
+        Step(11, replace(STARTED, not_before=START + 9000), []),
     ],
     "outdated documents after the start": [
-        (0, SCHEDULED, ["detected"]),
-        (900, STARTED, ["started"]),
-        (901, LATER, []),
-        (902, replace(LATER, status="Paused"), []),
-        (903, replace(LATER, status=""), []),
-        (904, ADVICE, []),
-        (905, STARTED, []),
-        (906, None, ["completed"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(900, STARTED, ["started"]),
+        Step(901, LATER, []),
+        Step(902, replace(LATER, status="Paused"), []),
+        Step(903, replace(LATER, status=""), []),
+        Step(904, ADVICE, []),
+        Step(905, STARTED, []),
+        Step(906, None, ["completed"]),
     ],
     "returns after a wrong cancellation": [
-        (0, SCHEDULED, ["detected"]),
-        (10, None, ["cancelled"]),
-        (11, SCHEDULED, ["returned"]),
-        (12, LATER, ["rescheduled"]),
-        (13, STARTED, ["approved", "started"]),
-        (600, None, ["completed"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(10, None, ["cancelled"]),
+        Step(11, SCHEDULED, ["returned"]),
+        Step(12, LATER, ["rescheduled"]),
+        Step(13, STARTED, ["approved", "started"]),
+        Step(600, None, ["completed"]),
     ],
     "returns after it was lost": [
-        (0, SCHEDULED, ["detected"]),
-        (-10, None, ["lost"]),
-        (11, SCHEDULED, ["returned"]),
-        (12, None, ["cancelled"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(10, None, ["lost"], is_watched=False),
+        Step(11, SCHEDULED, ["returned"]),
+        Step(12, None, ["cancelled"]),
     ],
     "returns Started": [
-        (0, SCHEDULED, ["detected"]),
-        (10, None, ["cancelled"]),
-        (11, STARTED, ["returned", "approved", "started"]),
-        (12, None, ["completed"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(10, None, ["cancelled"]),
+        Step(11, STARTED, ["returned", "approved", "started"]),
+        Step(12, None, ["completed"]),
     ],
     "returns after it completed": [
-        (0, SCHEDULED, ["detected"]),
-        (900, STARTED, ["started"]),
-        (910, None, ["completed"]),
-        (911, STARTED, ["returned"]),
-        (1500, None, ["completed"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(900, STARTED, ["started"]),
+        Step(910, None, ["completed"]),
+        Step(911, STARTED, ["returned"]),
+        Step(1500, None, ["completed"]),
     ],
     "a status that nobody has seen yet": [
-        (0, replace(SCHEDULED, status="Paused"), ["detected"]),
-        (10, STARTED, ["approved", "started"]),
-        (11, None, ["completed"]),
+        Step(0, replace(SCHEDULED, status="Paused"), ["detected"]),
+        Step(10, STARTED, ["approved", "started"]),
+        Step(11, None, ["completed"]),
     ],
     "gone after such a status": [
-        (0, replace(SCHEDULED, status=""), ["detected"]),
-        (1, None, ["lost"]),
+        Step(0, replace(SCHEDULED, status=""), ["detected"]),
+        Step(1, None, ["lost"]),
     ],
     "such a status between": [
-        (0, SCHEDULED, ["detected"]),
-        (1, replace(SCHEDULED, status="Paused"), []),
-        (2, SCHEDULED, []),
-        (3, replace(SCHEDULED, status="Paused"), []),
-        (4, LATER, ["rescheduled"]),
-        (5, None, ["cancelled"]),
+        Step(0, SCHEDULED, ["detected"]),
+        Step(1, replace(SCHEDULED, status="Paused"), []),
+        Step(2, SCHEDULED, []),
+        Step(3, replace(SCHEDULED, status="Paused"), []),
+        Step(4, LATER, ["rescheduled"]),
+        Step(5, None, ["cancelled"]),
     ],
-    "advice": [(0, ADVICE, ["detected"]), (1, ADVICE, []), (2, None, ["withdrawn"])],
-    "advice, gone while nobody polls": [(0, ADVICE, ["detected"]), (-5000, None, ["withdrawn"])],
+    "advice": [Step(0, ADVICE, ["detected"]), Step(1, ADVICE, []), Step(2, None, ["withdrawn"])],
+    "advice, gone while nobody polls": [
+        Step(0, ADVICE, ["detected"]),
+        Step(5000, None, ["withdrawn"], is_watched=False),
+    ],
     "advice returns": [
-        (0, ADVICE, ["detected"]),
-        (1, None, ["withdrawn"]),
-        (2, ADVICE, ["returned"]),
+        Step(0, ADVICE, ["detected"]),
+        Step(1, None, ["withdrawn"]),
+        Step(2, ADVICE, ["returned"]),
     ],
     "advice becomes an event": [
-        (0, ADVICE, ["detected"]),
-        (1, SCHEDULED, []),
-        (2, STARTED, ["approved", "started"]),
-        (4, None, ["completed"]),
+        Step(0, ADVICE, ["detected"]),
+        Step(1, SCHEDULED, []),
+        Step(2, STARTED, ["approved", "started"]),
+        Step(4, None, ["completed"]),
     ],
-    "advice becomes a start": [(0, ADVICE, ["detected"]), (1, STARTED, ["started"])],
+    "advice becomes a start": [Step(0, ADVICE, ["detected"]), Step(1, STARTED, ["started"])],
 }
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=list(STORIES))
 def test_story(story: Story) -> None:
-    """Each document brings the transitions of the contract.
-
-    Nobody watched before a moment with a minus.
-    """
+    """Each document brings the transitions of the contract."""
     watch = Watch()
-    for seconds, event, expected in story:
-        events = () if event is None else (event,)
-        assert watch.sees(at(abs(seconds)), *events, watched=seconds >= 0) == expected
+    for step in story:
+        events = () if step.event is None else (step.event,)
+        told = watch.sees(at(step.seconds), *events, watched=step.is_watched)
+        assert told == step.transitions, step
+
+
+def restart(watch: Watch) -> None:
+    """Restart the exporter: it knows the events of its journal, and has had no document yet."""
+    watch.known = replace(watch.known, seen={})
 
 
 def test_an_event_that_only_the_journal_knows() -> None:
@@ -157,36 +189,43 @@ def test_an_event_that_only_the_journal_knows() -> None:
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    watch.known = replace(watch.known, seen={})
+    restart(watch)
     assert watch.sees(at(1)) == ["lost"]
 
 
 def test_what_a_life_remembers() -> None:
-    """A life has its times, notice and approver; what a returned event had stays, and its moves are
-    in order.
-    """
+    """A life has its times, its notice and its approver, and what the newest document says."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    assert watch.life.notice_seconds == 900.0
-    watch.sees(at(10))
-    watch.sees(at(11), SCHEDULED)
-    assert (watch.life.outcome, watch.life.ended_at, watch.life.first_seen) == (None, None, at(0))
-    watch.sees(at(12), LATER)
-    assert (watch.life.not_before, watch.life.notice_seconds) == (NOT_BEFORE + 60, 900.0)
+    assert (watch.life.first_seen, watch.life.notice_seconds) == (at(0), 900.0)
     assert watch.approves(at(13)) == ["approved"]
     watch.sees(at(14), STARTED)
     again = replace(STARTED, description="a second impact", duration_seconds=5.0)
     assert watch.sees(at(60), again) == []
-    assert (watch.known.current["A"].event, watch.known.current["A"].started_at) == (again, at(14))
+    life = watch.known.current["A"]
+    assert (life.event, life.started_at) == (again, at(14))
     watch.sees(at(600))
     life = watch.life
-    assert (life.approved_by, life.outcome, life.ended_at) == (
-        Approver.EXPORTER,
-        Transition.COMPLETED,
-        at(600),
-    )
-    assert [move.transition for move in life.moves] == [Transition.RETURNED, Transition.RESCHEDULED]
+    assert life.approved_by is Approver.EXPORTER
+    assert (life.outcome, life.ended_at) == (Transition.COMPLETED, at(600))
     assert watch.known == Lifecycles({}, {"A": life})
+
+
+def test_what_a_life_that_returns_remembers() -> None:
+    """An event that returns has no end any more; its first times stay, and its moves are in
+    order.
+    """
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(10))
+    watch.sees(at(11), SCHEDULED)
+    assert (watch.life.outcome, watch.life.ended_at, watch.life.first_seen) == (None, None, at(0))
+    watch.sees(at(12), LATER)
+    assert (watch.life.not_before, watch.life.notice_seconds) == (LATER.not_before, 900.0)
+    assert [move.transition for move in watch.life.moves] == [
+        Transition.RETURNED,
+        Transition.RESCHEDULED,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +263,7 @@ def test_returned_after_a_boot_proved_too_much() -> None:
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    booted = at(905, boot="boot-2")
+    booted = at(905, boot="boot-2")  # NotBefore is at 900
     assert watch.sees(at(940, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
     assert watch.sees(at(941, boot="boot-2"), SCHEDULED, booted_at=booted) == ["returned"]
     life = watch.known.current["A"]
@@ -348,9 +387,9 @@ def test_a_document_of_an_earlier_run_does_not_count() -> None:
     """After a restart, nobody can say how long before the start or the end nobody looked."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    watch.known = replace(watch.known, seen={})
+    restart(watch)
     watch.sees(at(901), STARTED, watched=False)
     assert watch.life.pending_until is None
-    watch.known = replace(watch.known, seen={})
+    restart(watch)
     watch.sees(at(2000), watched=False)
     assert watch.life.shown_until is None

@@ -95,7 +95,9 @@ def test_approval_of_what_is_not_pending() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "is_open"), [(1, False), (59, False), (60, True)])
-def test_not_before_moved_by_little_after_an_approval(seconds: float, *, is_open: bool) -> None:
+def test_not_before_moved_in_small_steps_after_an_approval(
+    seconds: float, *, is_open: bool
+) -> None:
     """An approved event is open to a second approval once NotBefore is a minute later, in however
     many steps.
     """

@@ -17,7 +17,7 @@ class TestPause:
         the event's.
         """
         watch = Watch()
-        watch.sees(at(0), SCHEDULED, pause=Pause(99.0))
+        watch.sees(at(0), SCHEDULED, pause=Pause(99.0))  # long before the start
         watch.sees(at(901), STARTED, pause=Pause(0.3))
         assert watch.life.observed_pause == 0.3
         watch.known = record_pause(watch.known, Pause(4.0))
@@ -79,29 +79,25 @@ class TestPause:
         """A Reboot whose start was not seen is measured by the boot; a Freeze is not proven, and so
         not measured.
         """
-        for kind, measured in (("Reboot", 80.0), ("Freeze", None)):
+        for event_type, measured in (("Reboot", 80.0), ("Freeze", None)):
             watch = Watch()
-            watch.sees(at(0), replace(SCHEDULED, event_type=kind))
+            watch.sees(at(0), replace(SCHEDULED, event_type=event_type))
             boot = Pause(80.0, is_boot=True)
             watch.sees(
                 at(990, boot="boot-2"), watched=False, booted_at=at(960, boot="boot-2"), pause=boot
             )
-            assert watch.life.observed_pause == measured, kind
+            assert watch.life.observed_pause == measured, event_type
 
     @pytest.mark.parametrize("ending", ["Started", "gone"])
     def test_a_reboot_before_an_outdated_document(self, ending: str) -> None:
-        """A pause after the reboot that an outdated document still shows as Scheduled is not the
-        event's.
+        """After the reboot, IMDS may still show the event as Scheduled for a moment. A pause that
+        follows is not the event's: the reboot was its pause.
         """
         watch = Watch()
-        watch.sees(at(0), replace(SCHEDULED, event_type="Reboot"))
+        scheduled = replace(SCHEDULED, event_type="Reboot")
+        watch.sees(at(0), scheduled)
         booted_at = at(960, boot="boot-2")
-        watch.sees(
-            at(990, boot="boot-2"),
-            replace(SCHEDULED, event_type="Reboot"),
-            watched=False,
-            booted_at=booted_at,
-        )
+        watch.sees(at(990, boot="boot-2"), scheduled, watched=False, booted_at=booted_at)
         shown = [replace(STARTED, event_type="Reboot")] if ending == "Started" else []
         watch.sees(at(991, boot="boot-2"), *shown, booted_at=booted_at, pause=Pause(0.02))
         assert watch.life.observed_pause is None
