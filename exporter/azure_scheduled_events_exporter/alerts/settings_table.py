@@ -51,6 +51,13 @@ MAINTENANCE_TARGETS: Mapping[str, str] = {
 """The usual names of alerts that say no more than that a VM is away."""
 
 
+_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=)")
+"""Groups of Python's regular expressions that those of Prometheus and Alertmanager do not have.
+
+Source: https://github.com/google/re2/wiki/Syntax
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class AlertSetting:
     """One row of the table.
@@ -140,6 +147,11 @@ class AlertSetting:
                 raise UsageError(
                     f"{self.name}: '{each}' is no regular expression: {error}"
                 ) from None
+            if unknown := _NOT_IN_RE2.search(each):
+                raise UsageError(
+                    f"{self.name}: '{each}' is no regular expression of Prometheus, which has no"
+                    f" {unknown[0]}"
+                )
 
 
 _TABLE = (
@@ -305,7 +317,13 @@ _TABLE = (
         "on-call@example.com",
         "Address of the e-mails for tickets. If it is empty, no e-mail is sent.",
     ),
-    AlertSetting("tickets.email-from", "alertmanager@example.com", "Sender of these e-mails."),
+    AlertSetting(
+        "tickets.email-from",
+        "alertmanager@example.com",
+        "Sender of these e-mails.",
+        pattern=".+",
+        possible="an address",
+    ),
     AlertSetting(
         "tickets.email-smarthost",
         "smtp.example.com:587",

@@ -81,6 +81,8 @@ def rules(values: Mapping[str, str]) -> dict[str, Any]:
         ),
         ("job", "(", "job: '(' is no regular expression: "),
         ("job", "", "job: '' is not possible: a regular expression"),
+        ("job", "(?!other).+", "job: '(?!other).+' is no regular expression of Prometheus"),
+        ("tickets.email-from", "", "tickets.email-from: '' is not possible: an address"),
         (
             "maintenance.targets",
             'alertname=~"("',
