@@ -178,21 +178,31 @@ def missed(before: Collection[str], view: View, rules: Rules) -> list[HookRun]:
 def lapsed(view: View) -> list[HookRun]:
     """Return the preparations that were interrupted and cannot begin again, with their outcome.
 
-    Their event has begun, or is over.
+    Their event has started, or is over.
     """
-    ended = []
-    for run in view.runs:
-        if run.phase != Phase.PREPARE or run.outcome is not None or run.run in view.active:
-            continue
-        life = view.life(run.event_id)
-        is_over = view.is_over(run.event_id)
-        if life is not None and view.has_begun(life) and (is_over or life.state is State.STARTED):
-            ended.append(_too_late(run, life, view))
-        elif is_over and life is not None:
-            ended.append(replace(run, outcome=str(RunOutcome.CANCELLED)))
-        elif is_over:  # this process has not seen it, so nobody knows whether it began
-            ended.append(replace(run, outcome=str(RunOutcome.FAILED)))
-    return ended
+    interrupted = [
+        run
+        for run in view.runs
+        if run.phase == Phase.PREPARE and run.outcome is None and run.run not in view.active
+    ]
+    ended = [_ended(run, view) for run in interrupted]
+    return [run for run in ended if run is not None]
+
+
+def _ended(run: HookRun, view: View) -> HookRun | None:
+    """Return a preparation that was interrupted with its outcome; None if it may begin again."""
+    life = view.life(run.event_id)
+    is_over = view.is_over(run.event_id)
+    if life is None:
+        if not is_over:
+            return None
+        # This process has never seen the event, so nobody knows whether it began.
+        return replace(run, outcome=str(RunOutcome.FAILED))
+    if view.has_begun(life) and (is_over or life.state is State.STARTED):
+        return _too_late(run, life, view)
+    if is_over:
+        return replace(run, outcome=str(RunOutcome.CANCELLED))
+    return None
 
 
 def _too_late(run: HookRun, life: Lifecycle, view: View) -> HookRun:
