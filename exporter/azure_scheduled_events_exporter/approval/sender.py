@@ -41,7 +41,20 @@ class _Sent:
     """What was sent, and the result that its thread sets when IMDS has answered."""
 
     due: Due
-    answer: Future[None]
+    result: Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a request that was sent has ended.
+
+    Attributes:
+        due: what was sent.
+        error: why it failed; None if IMDS accepted it.
+    """
+
+    due: Due
+    error: ImdsError | None
 
 
 @dataclass(slots=True, eq=False)
@@ -130,10 +143,10 @@ class ApprovalSender:
 
         threading.Thread(target=request, name="approval", daemon=True).start()
 
-    def answer(self, seconds: float = 0.0) -> tuple[Due, ImdsError | None] | None:
-        """Return what was sent and why it failed; None without an answer within ``seconds``.
+    def answer(self, seconds: float = 0.0) -> Answer | None:
+        """Return the answer to the request that was sent; None without one within ``seconds``.
 
-        The second value is None if IMDS accepted the request. An answer is returned once.
+        An answer is returned once.
 
         Raises:
             Stopped: the process is to end.
@@ -141,20 +154,20 @@ class ApprovalSender:
         if self._sent is None:
             return None
         due = self._sent.due
-        if not wait([self._sent.answer], seconds).done:
+        if not wait([self._sent.result], seconds).done:
             return None
-        error = self._sent.answer.exception()
+        error = self._sent.result.exception()
         self._sent = None
         if error is None:
             self.scheduler.accepted(due)
             self.log.info("approval accepted", extra=_request_facts(due))
-            return due, None
+            return Answer(due, None)
         if not isinstance(error, ImdsError):
             raise error
         throttled = error.outcome is Outcome.THROTTLED
         self.scheduler.failed(due, self.now(), is_refusal=error.is_refusal, throttled=throttled)
         self.log.warning(summary(error), extra=_request_facts(due, error=error))
-        return due, error
+        return Answer(due, error)
 
     def store_result(self, due: Due, error: ImdsError | None) -> None:
         """Write the result of an operator's request to the journal.

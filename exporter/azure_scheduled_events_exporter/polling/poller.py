@@ -300,7 +300,8 @@ class Poller:
         answer = self.approvals.answer(wait)
         if answer is None:
             return
-        due, error = answer
+        due = answer.due
+        error = answer.error
         now = self._clock()
         self._approved = error is None
         self.state.apply(lambda known: answered(known, due, error, now))
