@@ -10,7 +10,7 @@ import pytest
 from support.paths import ROOT
 from support.programs import environment
 
-ABORTED = """
+MOUNTS_AND_ABORTS = """
 import os, subprocess, sys
 from support import apart
 apart.mounts()
@@ -22,9 +22,9 @@ os.abort()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_an_aborted_run_leaves_no_mount(tmp_path: Path) -> None:
-    """What a run has mounted is gone with it, also if it was killed."""
+    """What a run of the tests has mounted is gone when it has ended, also if it was killed."""
     done = subprocess.run(
-        [sys.executable, "-c", ABORTED, tmp_path],
+        [sys.executable, "-c", MOUNTS_AND_ABORTS, tmp_path],
         env=environment(PYTHONPATH=str(ROOT / "tests")),
         capture_output=True,
         text=True,

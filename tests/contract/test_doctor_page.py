@@ -41,18 +41,20 @@ def test_every_page_exists() -> None:
     assert DOCUMENTATION.endswith("/docs/")
 
 
-@pytest.mark.parametrize("section", ["basic_auth", "authorization", "tls_config"])
-def test_one_list_of_the_keys_of_a_client(section: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "required"),
+    [
+        ("basic_auth", "username: u, password: p, "),
+        ("authorization", "credentials: c, "),
+        ("tls_config", ""),
+    ],
+)
+def test_one_list_of_the_keys_of_a_client(section: str, required: str, tmp_path: Path) -> None:
     """The page on pushing lists every key of an HTTP client configuration, and the page on doctor
     only links to it.
     """
     # An unknown key is refused with the list of those that exist, if the required ones are there.
     file = tmp_path / "http.yaml"
-    required = {
-        "basic_auth": "username: u, password: p, ",
-        "authorization": "credentials: c, ",
-        "tls_config": "",
-    }[section]
     file.write_text(f"{section}: {{{required}nonsense: 1}}\n")
     with pytest.raises(UsageError, match="unknown key; known here: ") as refusal:
         http_config.load(file)

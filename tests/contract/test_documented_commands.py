@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -29,14 +29,14 @@ COMMANDS = [command for block in SHELL for command in commands(block)]
 PROSE = [command for page in PAGES for command in in_prose(page, PROGRAM, "make")]
 
 
-def of(*languages: str) -> list[Block]:
-    """The blocks in ``languages``."""
-    return [block for block in BLOCKS if block.language in languages]
+def blocks_in(language: str) -> list[Block]:
+    """The blocks in a language."""
+    return [block for block in BLOCKS if block.language == language]
 
 
-def by(*programs: str) -> Iterator[Command]:
-    """The documented commands of ``programs``."""
-    return (command for command in COMMANDS if command.program in programs)
+def commands_of(program: str) -> list[Command]:
+    """The commands of a program, in blocks and in sentences."""
+    return [command for command in [*COMMANDS, *PROSE] if command.program == program]
 
 
 def parse_ini(text: str) -> None:
@@ -45,7 +45,7 @@ def parse_ini(text: str) -> None:
 
 
 def parse_as_is(text: str) -> None:
-    """For what nobody reads but people, and for what only its own program could read."""
+    """Accept any text: nobody reads it but people, or only a program that is not here."""
     assert text.strip()
 
 
@@ -58,15 +58,15 @@ READERS: dict[str, Callable[[str], object]] = {
     "yaml": lambda text: list(yaml.safe_load_all(text)),
 }
 CHECKED_BELOW = {"sh", "bash", "console", "promql"}
+"""The languages that other tests of this file read."""
 
 
 class TestBlocks:
     """Each block is what it calls itself."""
 
     def test_readable(self) -> None:
-        """Its own parser reads it; no block is in a language that nothing here can read.
-
-        Output is `text`.
+        """The parser of its language reads each block, and no block is in a language that nothing
+        here reads. Output of programs is in the language `text`.
         """
         for block in BLOCKS:
             assert block.language in READERS.keys() | CHECKED_BELOW, block.place
@@ -82,7 +82,7 @@ class TestBlocks:
         """
         rules = [
             {"record": "documented", "labels": {"place": block.place}, "expr": block.text}
-            for block in of("promql")
+            for block in blocks_in("promql")
         ]
         assert rules
         file = tmp_path / "rules.yml"
@@ -103,20 +103,20 @@ class TestBlocks:
                 assert name in ours | set(recorded), f"{rule['labels']}: {name}"
 
     @pytest.mark.parametrize(
-        ("part", "check"),
+        ("has", "check"),
         [
             ("scrape_configs:", ("check", "config", "--syntax-only")),
             ("- alert:", ("check", "rules", "--lint-fatal")),
         ],
     )
     def test_files_of_prometheus(
-        self, part: str, check: tuple[str, ...], subtests: pytest.Subtests, tmp_path: Path
+        self, has: str, check: tuple[str, ...], subtests: pytest.Subtests, tmp_path: Path
     ) -> None:
         """Prometheus takes the documented scrape configurations and alert rules, also as the part
         of an OpenTelemetry collector's configuration that Prometheus' own code reads there.
         """
-        for block in of("yaml"):
-            if part in block.text:
+        for block in blocks_in("yaml"):
+            if has in block.text:
                 with subtests.test(block.place):
                     content = yaml.safe_load(block.text)
                     if "receivers" in content:
@@ -130,13 +130,14 @@ class TestBlocks:
     ) -> None:
         """A documented configuration or approval policy is one that the exporter takes."""
         flags = {setting.flag for setting in SETTINGS}
+        settings_and_groups = flags | {flag.split(".")[0] for flag in flags}
         checked = 0
-        for block in of("yaml"):
+        for block in blocks_in("yaml"):
             content = next(yaml.safe_load_all(block.text))
             keys = set(content) if isinstance(content, dict) else set()
             file = tmp_path / "file.yaml"
             file.write_text(block.text)
-            if keys and keys <= flags | {flag.split(".")[0] for flag in flags}:
+            if keys and keys <= settings_and_groups:
                 option = "--config.file"
             elif keys == {"rules"} and "action:" in block.text:
                 option = "--approval.policy"
@@ -184,18 +185,14 @@ class TestShell:
         """Every documented command line of ours is one that the program takes: command, flags and
         values.
         """
-        ours = [command for command in [*COMMANDS, *PROSE] if command.program == PROGRAM]
+        ours = commands_of(PROGRAM)
         assert len(ours) > 40, "the commands are found"
         for command in ours:
             check_ours(command)
 
     def test_make_targets(self) -> None:
         """Every documented target exists, and make can say what it would do."""
-        targets = {
-            arguments[0]
-            for each in [*by("make"), *PROSE]
-            if each.program == "make" and (arguments := each.arguments)
-        }
+        targets = {each.arguments[0] for each in commands_of("make") if each.arguments}
         assert {"demo", "test"} <= targets
         subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, check=True, capture_output=True)
 

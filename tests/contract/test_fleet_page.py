@@ -7,11 +7,13 @@ import json
 import os
 import re
 import shlex
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
@@ -26,6 +28,7 @@ KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text()
 AKS = (ROOT / "docs" / "aks.md").read_text()
 CHART = ROOT / "deploy" / "helm" / "azure-scheduled-events-exporter"
 ROLLOUT = ROOT / "deploy" / "examples" / "rollout"
+POLICY = json.loads((ROLLOUT / "azure-policy.json").read_text())["properties"]
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 
 
@@ -78,21 +81,23 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     """Every example of values on the page, and the command that installs the chart, is taken by the
     chart.
     """
-    # All YAML of the page is values. The first example is those of the command.
-    shown = blocks(KUBERNETES, "yaml")
-    assert shown
-    for number, text in enumerate(shown):
-        (tmp_path / f"{number}.yaml").write_text(text)
-        tool("helm", "template", "events", str(CHART), "--values", str(tmp_path / f"{number}.yaml"))
+    values_of_the_command, *others = blocks(KUBERNETES, "yaml")  # all YAML of the page is values
+    file = tmp_path / "values.yaml"
+    for text in others:
+        file.write_text(text)
+        tool("helm", "template", "events", str(CHART), "--values", str(file))
+    file.write_text(values_of_the_command)
     for page in (KUBERNETES, (CHART / "README.md").read_text()):
-        command = shlex.split(blocks(page, "sh")[0].replace("\\\n", " ").partition("\nkubectl")[0])
-        assert command[:4] == ["helm", "install", "events", str(CHART.relative_to(ROOT))]
-        flags = [word.replace("helm-values.yaml", str(tmp_path / "0.yaml")) for word in command[2:]]
-        made = tool("helm", "template", *[flag for flag in flags if flag != "--create-namespace"])
+        first_block, *_ = blocks(page, "sh")
+        command = first_block.replace("\\\n", " ").partition("\nkubectl")[0]
+        program, action, *words = shlex.split(command.replace("helm-values.yaml", str(file)))
+        assert [program, action] == ["helm", "install"]
+        assert words[:2] == ["events", str(CHART.relative_to(ROOT))]
+        only_install_knows = "--create-namespace"
+        made = tool("helm", "template", *[word for word in words if word != only_install_knows])
         labels = {each["kind"]: each["metadata"]["labels"] for each in yaml.safe_load_all(made)}
-        assert {labels[kind]["release"] for kind in ("PodMonitor", "PrometheusRule")} == {
-            "monitoring"
-        }
+        assert labels["PodMonitor"]["release"] == "monitoring"
+        assert labels["PrometheusRule"]["release"] == "monitoring"
 
 
 def test_scrape_job_of_the_page(tmp_path: Path) -> None:
@@ -102,17 +107,39 @@ def test_scrape_job_of_the_page(tmp_path: Path) -> None:
     (text,) = blocks(AKS, "yaml")
     (job,) = yaml.safe_load(text)
     assert re.fullmatch(Settings().text("job"), job["job_name"])
-    # Debian builds Prometheus without it.
+    # Debian builds Prometheus without discovery in Kubernetes.
     assert job.pop("kubernetes_sd_configs") == [{"role": "node"}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
     assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
+
+
+def assert_answers(
+    folder: Path, series: dict[str, int], answers: dict[str, tuple[str, int]]
+) -> None:
+    """Check what queries answer over series of one value each.
+
+    ``answers`` has, by the query, the labels and the value of the one series in its answer.
+    """
+    samples = {
+        query: [{"labels": labels, "value": value}] for query, (labels, value) in answers.items()
+    }
+    test = {
+        "interval": "5s",
+        "input_series": [{"series": name, "values": f"{value}"} for name, value in series.items()],
+        "promql_expr_test": [
+            {"expr": query, "eval_time": "0s", "exp_samples": expected}
+            for query, expected in samples.items()
+        ],
+    }
+    (folder / "test.yml").write_text(yaml.safe_dump({"tests": [test]}))
+    assert "SUCCESS" in tool("promtool", "test", "rules", str(folder / "test.yml"))
 
 
 def test_queries_of_the_page(tmp_path: Path) -> None:
     """The queries of the page lead from VM names to nodes and their pods, and find a node that is
     not cordoned.
     """
-    names, pods, late = (query.strip() for query in blocks(AKS, "promql"))
+    nodes_of_vms, pods_of_nodes, not_cordoned = (query.strip() for query in blocks(AKS, "promql"))
     node = "aks-nodepool1-21922338-vmss00001b"
     vm = "aks-nodepool1-21922338-vmss_47"
     # AKS numbers nodes by the index of the VM, in six digits to the base of 36.
@@ -129,31 +156,12 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
         f'kube_node_spec_unschedulable{{node="{node}"}}': 0,
         'kube_node_spec_unschedulable{node="other"}': 0,
     }
-    expected = {
-        names: (f'{{node="{node}", vm_name="{vm}", scale_set="pool", zone="1"}}', 1),
-        pods: (f'kube_pod_info{{pod="web", node="{node}"}}', 1),
-        late: (f'kube_node_spec_unschedulable{{node="{node}"}}', 0),
+    answers = {
+        nodes_of_vms: (f'{{node="{node}", vm_name="{vm}", scale_set="pool", zone="1"}}', 1),
+        pods_of_nodes: (f'kube_pod_info{{pod="web", node="{node}"}}', 1),
+        not_cordoned: (f'kube_node_spec_unschedulable{{node="{node}"}}', 0),
     }
-    test = {
-        "tests": [
-            {
-                "interval": "5s",
-                "input_series": [
-                    {"series": name, "values": f"{value}"} for name, value in series.items()
-                ],
-                "promql_expr_test": [
-                    {
-                        "expr": query,
-                        "eval_time": "0s",
-                        "exp_samples": [{"labels": labels, "value": value}],
-                    }
-                    for query, (labels, value) in expected.items()
-                ],
-            }
-        ]
-    }
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
-    assert "SUCCESS" in tool("promtool", "test", "rules", str(tmp_path / "test.yml"))
+    assert_answers(tmp_path, series, answers)
 
 
 def test_cloud_init() -> None:
@@ -191,20 +199,20 @@ def strings(node: Any) -> Iterator[str]:
             yield from strings(each)
 
 
-def used(node: Any) -> set[str]:
-    """Return the names of the parameters that it uses."""
+def parameters_used(node: Any) -> set[str]:
+    """Return the names of the parameters that a part of a template or policy uses."""
     return {name for text in strings(node) for name in re.findall(r"parameters\('(\w+)'\)", text)}
 
 
 def check_template(template: dict[str, Any], kind: str) -> None:
-    """A deployment template declares the parameters that it uses, and installs the extension that
-    runs the script.
+    """Check that a deployment template declares the parameters that it uses, and installs the
+    extension that runs the script, as a resource of the type ``kind``.
     """
     assert re.fullmatch(
         r"https://schema\.management\.azure\.com/.*/deploymentTemplate\.json#", template["$schema"]
     )
     assert template["contentVersion"] == "1.0.0.0"
-    assert used(template["resources"]) == set(template["parameters"])
+    assert parameters_used(template["resources"]) == set(template["parameters"])
     (resource,) = template["resources"]
     assert resource["type"] == kind
     extension = resource["properties"]
@@ -237,9 +245,8 @@ def test_azure_policy() -> None:
     """The policy is complete: its parameters are declared, passed to its template, and given by the
     page's command.
     """
-    policy = json.loads((ROLLOUT / "azure-policy.json").read_text())["properties"]
-    assert policy["mode"] == "Indexed"
-    rule = policy["policyRule"]
+    assert POLICY["mode"] == "Indexed"
+    rule = POLICY["policyRule"]
     assert rule.keys() == {"if", "then"}
     details = rule["then"]["details"]
     deployment = details["deployment"]["properties"]
@@ -250,19 +257,29 @@ def test_azure_policy() -> None:
         **rule,
         "then": {**rule["then"], "details": {**details, "deployment": deployment["parameters"]}},
     }
-    assert used(outside) == set(policy["parameters"])
-    assert details["roleDefinitionIds"]
-    template_properties = deployment["template"]["resources"][0]["properties"]
-    for condition in details["existenceCondition"]["allOf"]:
-        key = condition["field"].rpartition("/")[2]
-        assert condition["field"].startswith(f"{details['type']}/")
-        assert key == "provisioningState" or template_properties[key] == condition["equals"]
+    assert parameters_used(outside) == set(POLICY["parameters"])
     (command,) = [block for block in blocks(MANY_VMS, "sh") if "policy assignment" in block]
-    given = json.loads(re.search(r"--params '(.*)'", command)[1])  # type: ignore[index]  # found, or the test fails
-    assert set(given) == {
-        name for name, each in policy["parameters"].items() if "defaultValue" not in each
+    (given,) = re.findall(r"--params '(.*)'", command)
+    assert set(json.loads(given)) == {
+        name for name, each in POLICY["parameters"].items() if "defaultValue" not in each
     }
-    # The policy installs the exporter on the VMs with the tag by which Prometheus finds them.
+
+
+def test_azure_policy_sees_whether_the_exporter_is_installed() -> None:
+    """A VM conforms if it has the extension of the template, successfully installed; the policy has
+    the role to install it elsewhere.
+    """
+    details = POLICY["policyRule"]["then"]["details"]
+    assert details["roleDefinitionIds"]
+    (extension,) = details["deployment"]["properties"]["template"]["resources"]
+    for condition in details["existenceCondition"]["allOf"]:
+        kind, _, key = condition["field"].rpartition("/")
+        assert kind == details["type"]
+        assert key == "provisioningState" or extension["properties"][key] == condition["equals"]
+
+
+def test_azure_policy_installs_where_prometheus_looks() -> None:
+    """The policy installs the exporter on the VMs with the tag by which Prometheus finds them."""
     prometheus = yaml.safe_load(
         (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-azure-sd.yml").read_text()
     )
@@ -272,13 +289,10 @@ def test_azure_policy() -> None:
         if each.get("action") == "keep"
     ]
     assert found["source_labels"] == ["__meta_azure_machine_tag_azure_scheduled_events"]
-    assert {"field": "tags['azure_scheduled_events']", "equals": found["regex"]} in rule["if"][
-        "allOf"
-    ]
+    has_the_tag = {"field": "tags['azure_scheduled_events']", "equals": found["regex"]}
+    assert has_the_tag in POLICY["policyRule"]["if"]["allOf"]
 
 
-# Stands in for Python on a VM: makes a virtual environment of stand-ins; its pip writes down what
-# it was asked.
 PYTHON = """\
 #!/bin/sh
 case "$1" in
@@ -290,60 +304,95 @@ case "$1" in
     chmod +x "$3"/bin/* ;;
 esac
 """
+"""Stands in for Python on a VM: makes a virtual environment of stand-ins. Its pip writes down what
+it was asked, and its exporter exports the units.
+"""
+EXPORTER = "azure-scheduled-events-exporter"
 
 
-def test_install(tmp_path: Path) -> None:
+class Machine:
+    """A VM below ``root``, with stand-ins for Python and systemctl, on which ``install`` is run.
+
+    Attributes:
+        calls: a file to which pip and systemctl append a line for each time that they are called.
+    """
+
+    def __init__(self, root: Path) -> None:
+        for folder in ("bin", "opt", "etc/systemd/system", "usr/local/bin"):
+            (root / folder).mkdir(parents=True)
+        self.calls = root / "calls"
+        self.command = root / "usr/local/bin" / EXPORTER
+        self.virtual_environment = root / "opt" / EXPORTER
+        self.unit = root / "etc/systemd/system" / f"{EXPORTER}.service"
+        self._write_program(root / "bin/python3", PYTHON)
+        self._write_program(
+            root / "bin/systemctl", f'#!/bin/sh\necho systemctl "$@" >>"{self.calls}"\n'
+        )
+        self._env = {
+            "PATH": f"{root / 'bin'}:/usr/bin:/bin",
+            "CALLS": str(self.calls),
+            "UNITS": str(ROOT / "deploy" / "systemd"),
+        }
+        self._script = (ROLLOUT / "install").read_text()
+        for folder in ("opt", "etc", "usr"):
+            self._script = self._script.replace(f"=/{folder}/", f"={root}/{folder}/")
+
+    def install(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the script, with an umask that lets nobody else read what it makes."""
+        self.calls.write_text("")
+        return subprocess.run(
+            ["/bin/sh", "-c", self._script, "install", *arguments],
+            env=self._env,
+            umask=0o077,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @staticmethod
+    def _write_program(path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A VM without the exporter."""
+    return Machine(tmp_path)
+
+
+def test_install(machine: Machine) -> None:
     """The script installs the given version and its unit, and restarts it; run again, it
     upgrades.
     """
-    for folder in ("bin", "opt", "etc/systemd/system", "usr/local/bin"):
-        (tmp_path / folder).mkdir(parents=True)
-    calls = tmp_path / "calls"
-    for name, text in {
-        "python3": PYTHON,
-        "systemctl": f'#!/bin/sh\necho systemctl "$@" >>"{calls}"\n',
-    }.items():
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    script = (ROLLOUT / "install").read_text()
-    assert (ROLLOUT / "install").stat().st_mode & 0o111, "it can be executed"
-    for root in ("opt", "etc", "usr"):
-        script = script.replace(f"=/{root}/", f"={tmp_path}/{root}/")
-    env = {
-        "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
-        "CALLS": str(calls),
-        "UNITS": str(ROOT / "deploy" / "systemd"),
-    }
-    unit = "azure-scheduled-events-exporter.service"
+    assert os.access(ROLLOUT / "install", os.X_OK)
     for version in ("1.2.3", "1.2.4"):
-        calls.write_text("")
-        subprocess.run(
-            ["/bin/sh", "-c", script, "install", version], env=env, check=True, umask=0o077
-        )
-        assert calls.read_text().splitlines() == [
-            (
-                "pip install --quiet --disable-pip-version-check"
-                f" azure-scheduled-events-exporter=={version}"
-            ),
+        done = machine.install(version)
+        assert done.returncode == 0, done.stderr
+        assert machine.calls.read_text().splitlines() == [
+            f"pip install --quiet --disable-pip-version-check {EXPORTER}=={version}",
             "systemctl daemon-reload",
-            f"systemctl enable --quiet {unit}",
-            f"systemctl restart {unit}",
+            f"systemctl enable --quiet {machine.unit.name}",
+            f"systemctl restart {machine.unit.name}",
         ]
-        installed = tmp_path / "etc" / "systemd" / "system" / unit
-        assert installed.read_text() == (ROOT / "deploy" / "systemd" / unit).read_text()
-        command = tmp_path / "usr/local/bin/azure-scheduled-events-exporter"
-        assert (
-            command.resolve()
-            == tmp_path / "opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
-        )
-        # Every user can run the command, though root's umask was 077.
-        read_and_execute = 0o005
-        assert all(
-            each.stat().st_mode & read_and_execute == read_and_execute
-            for each in (command, *command.resolve().parents[:2])
-        )
-    done = subprocess.run(
-        ["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False
-    )
+        shipped = ROOT / "deploy" / "systemd" / machine.unit.name
+        assert machine.unit.read_text() == shipped.read_text()
+
+
+def test_every_user_can_run_what_is_installed(machine: Machine) -> None:
+    """The command in /usr/local/bin leads to the virtual environment, and every user can run it,
+    though the umask of root forbids that.
+    """
+    assert machine.install("1.2.3").returncode == 0
+    program = machine.virtual_environment / "bin" / EXPORTER
+    assert machine.command.resolve() == program
+    read_and_execute = stat.S_IROTH | stat.S_IXOTH
+    for path in (machine.virtual_environment, program.parent, program):
+        assert path.stat().st_mode & read_and_execute == read_and_execute, path
+
+
+def test_install_without_a_version(machine: Machine) -> None:
+    """Without a version, the script prints its usage and fails."""
+    done = machine.install()
     assert done.returncode != 0
     assert "usage: install VERSION" in done.stderr

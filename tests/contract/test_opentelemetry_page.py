@@ -38,8 +38,8 @@ def block(word: str) -> Block:
 
 
 def test_attributes_of_spans_are_documented_as_they_are() -> None:
-    """The table of attributes has the fields of an event, what is measured, and what is known of
-    its life and of hooks.
+    """The table of attributes has, and has only, the fields of an event, what is measured, and what
+    is known of its life and of hooks.
     """
     event = ScheduledEvent("id", "Freeze", State.STARTED)
     life = Lifecycle(event, State.STARTED, Scope.SELF, Timestamp(0.0))
@@ -118,47 +118,59 @@ def test_the_datadog_agent_asks_for_metrics_that_exist() -> None:
     names = [name for each in instance["metrics"] for name in each]
     renamed = {each for pair in instance["metrics"] for each in pair.values()}
     queried = re.findall(rf"max:{instance['namespace']}\.(\w+){{", PAGE.read_text())
-    assert len(queried) == 2
+    assert queried
     assert set(queried) <= renamed
     prefix = f"{instance['namespace']}_"
     assert names
     assert [name for name in names if name.removeprefix(prefix) not in SPECS] == []
 
 
-def value(text: str) -> object:
+def alloy_value(text: str) -> object:
     """Read a value of Alloy: JSON with ``=`` behind keys, and names of components without
     quotes.
     """
-    # A quoted word, perhaps a key before ` = `, or a dotted name.
-    quoted = re.sub(r'("[^"]*")( = )?|([a-z_]+(?:\.[a-z_]+)+)', _as_json, text)
-    return json.loads(quoted)
+    # A quoted word, which is a key if ` = ` follows, or the dotted name of a component.
+    as_json = re.sub(r'("[^"]*")( = )?|([a-z_]+(?:\.[a-z_]+)+)', _as_json, text)
+    return json.loads(as_json)
 
 
 def _as_json(part: re.Match[str]) -> str:
-    if part[3]:
-        return f'"{part[3]}"'
-    return f"{part[1]}: " if part[2] else part[1]
+    quoted, is_key, component = part.groups()
+    if component:
+        return f'"{component}"'
+    if is_key:
+        return f"{quoted}: "
+    return str(quoted)
 
 
-def test_alloy_sends_what_it_scrapes_to_a_component_of_the_example() -> None:
-    """The example consists of blocks and attributes with values; it scrapes the port of the
-    exporter under the name of its job, and forwards to a component that the example has.
+def alloy_blocks(text: str) -> dict[str, dict[str, object]]:
+    """Return the attributes of each block of a configuration of Alloy, which has nothing else.
+
+    A block is named by its keyword, its label and the names of the blocks around it, with dots.
     """
     attributes: dict[str, dict[str, object]] = {}
     inside: list[str] = []
-    for line in block("prometheus.scrape").text.splitlines():
+    for line in text.splitlines():
         opened = re.fullmatch(r' *([a-z_.]+)(?: "([a-z_]+)")? \{', line)
         assigned = re.fullmatch(r" +([a-z_]+) += (.+)", line)
         if opened:
             inside.append(".".join(filter(None, opened.groups())))
             attributes[".".join(inside)] = {}
         elif assigned:
-            attributes[".".join(inside)][assigned[1]] = value(assigned[2])
+            attributes[".".join(inside)][assigned[1]] = alloy_value(assigned[2])
         elif line.strip() == "}":
             inside.pop()
         else:
             assert not line.strip(), line
     assert inside == []
+    return attributes
+
+
+def test_alloy_sends_what_it_scrapes_to_a_component_of_the_example() -> None:
+    """The example scrapes the port of the exporter under the name of its job, and forwards to a
+    component that the example has.
+    """
+    attributes = alloy_blocks(block("prometheus.scrape").text)
     scrape = attributes["prometheus.scrape.azure_scheduled_events"]
     assert scrape["job_name"] == JOB
     assert scrape["targets"] == [{"__address__": f"10.0.0.4:{PORT}"}]

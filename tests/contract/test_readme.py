@@ -3,6 +3,7 @@
 import ast
 import re
 import unicodedata
+from collections.abc import Iterator
 from importlib.metadata import metadata
 from pathlib import Path
 from urllib.parse import unquote
@@ -28,23 +29,25 @@ def test_one_poll_may_not_enable_a_scale_set_in_all_its_zones() -> None:
 
 
 def test_the_contents_page_has_every_page() -> None:
-    """No page of docs/ is left out of its contents."""
-    contents = (DOCS / "README.md").read_text()
-    for page in DOCS.glob("*.md"):
-        assert page.name == "README.md" or f"]({page.name})" in contents, page.name
+    """docs/README.md links every other page of its folder."""
+    contents = DOCS / "README.md"
+    for page in set(DOCS.glob("*.md")) - {contents}:
+        assert f"]({page.name})" in contents.read_text(), page.name
 
 
 def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives the headings of a page."""
     text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
-    found: dict[str, int] = {}
+    times: dict[str, int] = {}  # how often each name has come
     names = set()
     for title in re.findall(r"(?m)^#+ +(.+?) *$", text):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()
         kept = "".join(c for c in plain if c in " -_" or unicodedata.category(c)[0] in "LNM")
         name = kept.replace(" ", "-")
-        names.add(f"{name}-{found[name]}" if name in found else name)
-        found[name] = found.get(name, 0) + 1
+        before = times.get(name, 0)
+        times[name] = before + 1
+        # The second heading of a name has the anchor name-1.
+        names.add(f"{name}-{before}" if before else name)
     return names
 
 
@@ -53,14 +56,17 @@ def test_every_link_leads_somewhere() -> None:
     that it has.
     """
     wrong = []
-    for page, target in [(each, target) for each in PAGES for target in links(each)]:
+    every_link = [(page, target) for page in PAGES for target in links(page)]
+    for page, target in every_link:
         name, _, anchor = unquote(target).partition("#")
         if name.startswith(DOCUMENTATION):
             place = DOCS / name.removeprefix(DOCUMENTATION)
-        elif re.match(r"[a-z]+:", name):
+        elif re.match(r"[a-z]+:", name):  # an address elsewhere
             continue
+        elif name:
+            place = (page.parent / name).resolve()
         else:
-            place = (page.parent / name).resolve() if name else page
+            place = page
         if not (place.exists() and place.is_relative_to(ROOT)):
             wrong.append(f"{page.relative_to(ROOT)}: {target}")
         elif anchor and anchor not in anchors(place):
@@ -72,21 +78,17 @@ def test_where_to_run_commands() -> None:
     """Log, command and restart of each platform are those of its page; a runbook with those of
     systemd links them.
     """
-    section = (
-        (DOCS / "README.md")
-        .read_text()
-        .partition("### Where to run commands\n")[2]
-        .partition("\n### ")[0]
-    )
-    found = [row for row in section.splitlines() if row.startswith("| [")]
-    assert len(found) == 4, "systemd, a container, Kubernetes and Windows"
-    for row in found:
-        page = (DOCS / re.findall(r"\]\((\S+?)#", row)[0]).read_text()
-        commands = [
-            text for cell in row.split(" | ")[1:] for text in re.findall(r"`([^`]+)`", cell)
-        ]
+    behind = (DOCS / "README.md").read_text().partition("### Where to run commands\n")[2]
+    section = behind.partition("\n### ")[0]
+    platforms = [row for row in section.splitlines() if row.startswith("| [")]
+    assert len(platforms) == 4, "systemd, a container, Kubernetes and Windows"
+    for row in platforms:
+        platform, _, cells = row.partition(" | ")
+        (page,) = re.findall(r"\]\((\S+?)#", platform)
+        commands = re.findall(r"`([^`]+)`", cells)
         assert len(commands) >= 3, "log, command and restart"
-        assert [command for command in commands if command not in page] == []
+        text = (DOCS / page).read_text()
+        assert [command for command in commands if command not in text] == []
     for runbook in (DOCS / "runbooks").glob("*.md"):
         if "journalctl" in runbook.read_text():
             assert f"{DOCUMENTATION}README.md#where-to-run-commands" in list(links(runbook)), (
@@ -106,28 +108,21 @@ COMPOSED = {
 
 def test_log_messages_are_those_of_the_program() -> None:
     """Every message that the table of log messages names is one that the program writes."""
-    page = (ROOT / "docs" / "README.md").read_text()
-    rows = re.findall(
-        r"^\| (`.+?`) \| (?:warning|error) \| (.*) \|$",
-        page.partition("### Log messages")[2],
-        re.MULTILINE,
-    )
-    named = [message for names, _ in rows for message in re.findall("`([^`]+)`", names)]
-    named += [
-        message for _, meaning in rows for message in re.findall(r"`([^`]+)` \(info\)", meaning)
-    ]
-    written = {
+    table = (DOCS / "README.md").read_text().partition("### Log messages")[2]
+    named = []
+    for messages, meaning in re.findall(r"(?m)^\| (`.+?`) \| (?:warning|error) \| (.*) \|$", table):
+        named += re.findall("`([^`]+)`", messages)
+        named += re.findall(r"`([^`]+)` \(info\)", meaning)
+    texts_of_the_code = {
         node.value
         for file in (ROOT / "exporter").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert len(named) > 10, "the messages are found"
-    assert [
-        message
-        for message in named
-        if message not in COMPOSED and not any(text.startswith(message) for text in written)
-    ] == []
+    for message in named:
+        written = any(text.startswith(message) for text in texts_of_the_code)
+        assert written or message in COMPOSED, message
 
 
 def test_licences_are_those_of_the_libraries() -> None:
@@ -142,29 +137,31 @@ def test_licences_are_those_of_the_libraries() -> None:
     }
     pinned = re.findall(r"(?m)^([\w-]+)==", (ROOT / "requirements" / "run.txt").read_text())
     assert set(table) == set(pinned)
+    families = re.compile(r"Apache|BSD|MIT|MPL|PSF")
     for name, licence in table.items():
-        said = metadata(name)
-        named = set(
-            re.findall(r"Apache|BSD|MIT|MPL|PSF", said["License-Expression"] or said["License"])
-        )
-        assert named == set(re.findall(r"Apache|BSD|MIT|MPL|PSF", licence)), name
+        installed = metadata(name)
+        named = installed["License-Expression"] or installed["License"]
+        assert set(families.findall(named)) == set(families.findall(licence)), name
+
+
+def alerts_by_kind(page: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield kind, alert, severity and hold of each row of the table of kinds."""
+    kind = ""
+    # The columns are kind, meaning, alert, severity and hold, such as "10 minutes"; the row of
+    # titles has no number there.
+    row = r"(?m)^\|([^|]*)\|[^|]*\|([^|]*)\|([^|]*)\| *(\d[^|]*)\|$"
+    for own_kind, names, severity, hold in re.findall(row, page):
+        # An empty first cell stands for the kind above it.
+        kind = own_kind.strip(" `") or kind
+        yield kind, names.partition(";")[0].strip(), severity.strip(), hold.strip()
 
 
 def test_kinds_have_the_alerts_that_the_page_names() -> None:
     """The page of kinds has each alert about an event with its kind, severity and hold, and each
     other alert with its severity.
     """
-    table, _, others = (DOCS / "kinds.md").read_text().partition("## Other alerts")
-    named = []
-    kind = ""
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        # A row of the table ends with how long its alert is held; an empty first cell repeats the
-        # kind above it.
-        if len(cells) == 5 and cells[4] and cells[4][0].isdigit():
-            own_kind, _, names, severity, hold = cells
-            kind = own_kind.strip("`") or kind
-            named.append((kind, names.split(";")[0], severity, hold))
+    about_events, _, others = (DOCS / "kinds.md").read_text().partition("## Other alerts")
+    named = list(alerts_by_kind(about_events))
     shipped = alerts(Settings())
     expected = [
         (each.events.kind, each.name.removeprefix(PREFIX), each.severity, _in_words(each.events))
@@ -199,7 +196,9 @@ def _in_words(events: Events) -> str:
     ],
 )
 def test_pages_name_every_event_type(page: str) -> None:
-    """What CONTRIBUTING's recipe for an event type lists to be written by hand has been written."""
+    """The pages that CONTRIBUTING's recipe for a new event type lists, because they are written by
+    hand, name each event type.
+    """
     text = (DOCS / page).read_text()
     assert [event_type for event_type in EVENT_FACTS if event_type not in text] == []
 

@@ -33,9 +33,12 @@ UNITS = {
     "dateTimeAsIsoNoDateIfToday",
     "dateTimeAsIso",
 }
-# Prometheus' own, and of the process.
-OTHERS = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
-WINDOWS = {"rate": {"5m"}, "increase": {"5m"}}
+OTHER_METRICS = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+"""Metrics of Prometheus and of every Python process, which have no prefix of the exporter."""
+RATE_WINDOW = "5m"
+"""The range over which each rate and increase is taken."""
+LONGEST_QUERY = 600
+"""Characters that a person still reads."""
 
 
 @pytest.fixture(params=BOARDS)
@@ -66,13 +69,18 @@ def walk(value: object) -> Iterator[object]:
 
 
 def properties(panel: Json, name: str) -> list[object]:
-    """Return the values of one property of all columns of a panel."""
+    """Return the values that the overrides of a panel give to one property, such as its unit."""
     return [
         each["value"]
         for rule in panel["fieldConfig"]["overrides"]
         for each in rule["properties"]
         if each["id"] == name
     ]
+
+
+def queried_variables(board: Json) -> list[Json]:
+    """Return the variables whose values are asked for by a query."""
+    return [each for each in board["templating"]["list"] if each["type"] == "query"]
 
 
 def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Json) -> None:
@@ -146,102 +154,112 @@ def test_the_data_source_is_chosen_once(board: Json) -> None:
 
 
 def test_variables_are_asked_again_when_the_time_range_changes(board: Json) -> None:
-    """dashboard-linter: template-on-time-change-reload-rule.
-
-    VMs come and go; one value is compared with =.
-    """
-    queries = [each for each in board["templating"]["list"] if each["type"] == "query"]
+    """dashboard-linter: template-on-time-change-reload-rule. VMs come and go."""
     on_time_range_change = 2  # Grafana's number for it
-    assert all(each["refresh"] == on_time_range_change for each in queries)
-    assert all(re.fullmatch(r"label_values\(.+, \w+\)", each["query"]["query"]) for each in queries)
-    single = [each["name"] for each in queries if not each["multi"] and not each["hide"]]
+    for variable in queried_variables(board):
+        assert variable["refresh"] == on_time_range_change
+        assert re.fullmatch(r"label_values\(.+, \w+\)", variable["query"]["query"])
+
+
+def test_a_variable_with_one_value_is_compared_by_equality(board: Json) -> None:
+    """Only the board of a VM has a variable of which one value is chosen. Its value, a name, is no
+    regular expression, so no query has it behind ``=~``.
+    """
+    single = [
+        each["name"] for each in queried_variables(board) if not each["multi"] and not each["hide"]
+    ]
     assert single == (["vm"] if board["uid"].endswith("-vm") else [])
-    assert not any(
-        re.search(rf'~"\${name}"', expr) for name in single for _, expr in expressions(board)
-    )
+    for name in single:
+        assert not any(f'~"${name}"' in expr for _, expr in expressions(board))
 
 
 def test_a_person_can_read_every_query(board: Json) -> None:
-    """No query has more than 600 characters, and the page says how many there are and how long the
+    """No query is longer than LONGEST_QUERY, and the page says how many there are and how long the
     longest is.
     """
     lengths = [len(expr) for _, expr in expressions(board)]
-    assert max(lengths) <= 600
+    assert max(lengths) <= LONGEST_QUERY
     name = {"fleet": "Fleet", "vm": "VM", "exporter": "Exporters"}[board["uid"].rpartition("-")[2]]
     columns = rf"^\| {name} \| (\d+) \|.* (\d+) characters \| \d+ \|$"
     (row,) = re.findall(columns, MANUAL, re.MULTILINE)
     assert row == (str(len(lengths)), str(max(lengths)))
 
 
+def selectors(expr: str) -> list[tuple[str, str]]:
+    """Return the series that a query without texts in quotes reads: names and their matchers."""
+    names_that_are_no_functions = r"\b([a-z][a-z_]+)(?:\{([^}]*)\})?(?=[^a-z_(]|$)"
+    return [
+        (name, matchers)
+        for name, matchers in re.findall(names_that_are_no_functions, expr)
+        if name.startswith(PREFIX) or name in OTHER_METRICS
+    ]
+
+
 def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
-    """A recording (with a colon) has scraped series behind it; a renamed metric or label leaves no
-    panel empty.
+    """Every query reads metrics that the exporter has, by labels that these metrics have, and works
+    without recording rules: the one recording that is read has scraped series behind its ``or``.
     """
     for where, expr in expressions(board):
-        # Without the content of quotes, and without the one recording that is asked for first.
-        texts = re.sub(r'"[^"]*"|`[^`]*`', '""', filled(expr, EVERYTHING))
-        texts = re.sub(rf"{BLIND}(\{{[^}}]*\}})? or ", "", texts)
-        assert not re.search(r"[a-z_]:[a-z_]", texts), where
-        # Names that are no functions, with the matchers in braces behind them.
-        found = re.findall(r"\b([a-z][a-z_]+)(?:\{([^}]*)\})?(?=[^a-z_(]|$)", texts)
-        used = [
-            (name, labels) for name, labels in found if name.startswith(PREFIX) or name in OTHERS
-        ]
+        without_texts = re.sub(r'"[^"]*"|`[^`]*`', '""', filled(expr, EVERYTHING))
+        scraped = re.sub(rf"{BLIND}(\{{[^}}]*\}})? or ", "", without_texts)
+        assert not re.search(r"[a-z_]:[a-z_]", scraped), f"{where} needs a recording"
+        used = selectors(scraped)
         assert used, where
         for name, matchers in used:
-            if name in OTHERS:
+            if name in OTHER_METRICS:
                 continue
-            spec = (
-                SPECS.get(name.removeprefix(PREFIX))
-                or SPECS[re.sub(r"_(sum|count)$", "", name.removeprefix(PREFIX))]
-            )
+            short = name.removeprefix(PREFIX)
+            spec = SPECS.get(short) or SPECS[re.sub(r"_(sum|count)$", "", short)]
             labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
             assert labels <= {"job", "instance", *spec.labels}, f"{where}: {name}"
 
 
 def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
-    """dashboard-linter: target-counter-agg-rule, but for the counts that the journal keeps."""
-    kept = {"transitions_total"}
+    """dashboard-linter: target-counter-agg-rule. The exceptions are counts that the journal keeps
+    over restarts, and the last value of a counter that no exporter shows any more.
+    """
+    counters = r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b"
+    kept_by_the_journal = {"transitions_total"}
     for where, expr in expressions(board):
-        for function, name in re.findall(
-            r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b", expr
-        ):
-            assert function in {"rate", "increase", "last_over_time"} or name in kept, (
-                f"{where}: {name}"
-            )
-        for function, window in re.findall(r"\b(rate|increase)\([^\[]*\[([^\]]*)\]", expr):
-            assert window in WINDOWS[function], where
+        for function, name in re.findall(counters, expr):
+            is_aggregated = function in {"rate", "increase", "last_over_time"}
+            assert is_aggregated or name in kept_by_the_journal, f"{where}: {name}"
+        for window in re.findall(r"\b(?:rate|increase)\([^\[]*\[([^\]]*)\]", expr):
+            assert window == RATE_WINDOW, where
 
 
 def test_every_panel_says_what_it_shows_and_why_it_is_empty(board: Json) -> None:
     """dashboard-linter: panel-title-description-rule.
 
-    Also a unit of Grafana, a link, and a text for no data.
+    A panel also has units that Grafana knows, and a text for no data unless its queries always
+    have an answer.
     """
     titles = [panel["title"] for panel in board["panels"]]
     assert len(titles) == len(set(titles))
-    runbooks = {f"runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")}
-    anchors = {
-        re.sub(r"[^a-z0-9 -]", "", title.lower()).strip().replace(" ", "-")
-        for title in re.findall(r"^#+ (.+)$", MANUAL, re.MULTILINE)
-    }
     for panel in board["panels"]:
-        assert panel["description"].endswith("."), panel["title"]
-        assert {panel["fieldConfig"]["defaults"]["unit"], *properties(panel, "unit")} <= UNITS, (
-            panel["title"]
-        )
-        answered = all(
+        title = panel["title"]
+        assert panel["description"].endswith("."), title
+        defaults = panel["fieldConfig"]["defaults"]
+        assert {defaults["unit"], *properties(panel, "unit")} <= UNITS, title
+        always_answered = all(
             re.search(r" or on \(\) (label_replace\()?vector\(", each["expr"])
             for each in panel["targets"]
         )
-        assert answered or panel["fieldConfig"]["defaults"].get("noValue", " ") != " ", panel[
-            "title"
-        ]
+        text_for_no_data = defaults.get("noValue", "").strip()
+        assert always_answered or text_for_no_data, title
+
+
+def test_every_panel_links_to_a_page(board: Json) -> None:
+    """The one link of a panel leads to a section of the page about dashboards, or to a runbook."""
+    runbooks = {f"runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")}
+    sections = {
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).strip().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", MANUAL, re.MULTILINE)
+    }
+    targets = runbooks | {f"dashboards.md#{section}" for section in sections}
+    for panel in board["panels"]:
         (link,) = panel["links"]
-        page = link["url"].rsplit("/docs/", 1)[1]
-        assert page.removeprefix("dashboards.md#") in anchors or page in runbooks, (
-            f"{panel['title']}: {page}"
-        )
+        assert link["url"].rsplit("/docs/", 1)[1] in targets, panel["title"]
 
 
 def test_panels_fill_the_grid_from_top_to_bottom(board: Json) -> None:
@@ -262,6 +280,23 @@ def test_panels_fill_the_grid_from_top_to_bottom(board: Json) -> None:
     assert all(one["y"] <= other["y"] for one, other in pairwise(boxes))
 
 
+LABELS = {label for spec in SPECS.values() for label in spec.labels} | {"instance", "job"}
+"""The labels of all series that are scraped from exporters."""
+
+
+def columns_by_name(queries: str) -> set[str]:
+    """Return the columns that queries name: by a label_replace that sets the label ``column``."""
+    not_shown_by_any_table = {"row", "order", "traced"}
+    return set(re.findall(r'"column", "([^"]+)", "", ""', queries)) - not_shown_by_any_table
+
+
+def labels_made(queries: str) -> set[str]:
+    """Return the labels that a label_replace in the queries makes."""
+    by_outermost_call = re.findall(r'label_replace\(.*?"(\w+)", "', queries)
+    by_copy_of_another = re.findall(r', "(\w+)", "\$1', queries)
+    return {*by_outermost_call, *by_copy_of_another}
+
+
 def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
     """A column that no query gives would be missing without a word, and an override without a
     column has no effect.
@@ -270,28 +305,17 @@ def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
         if panel["type"] != "table":
             continue
         options = {each["id"]: each["options"] for each in panel["transformations"]}
-        kept = options["labelsToFields"]["keepLabels"]
-        written = " ".join(target["expr"] for target in panel["targets"])
-        # A query names its column by a label_replace that sets the label ``column``.
-        helpers = {"row", "order", "traced"}  # which no table shows
-        named = set(re.findall(r'"column", "([^"]+)", "", ""', written)) - helpers
-        assert named <= set(kept), panel["title"]
-        named |= {options["calculateField"]["alias"]} if "calculateField" in options else set()
-        labels = {label for spec in SPECS.values() for label in spec.labels} | {
-            "instance",
-            "job",
-            "column",
-        }
-        # Labels that a label_replace makes.
-        made = set(re.findall(r'label_replace\(.*?"(\w+)", "', written)) | set(
-            re.findall(r', "(\w+)", "\$1', written)
-        )
-        assert set(kept) <= named | labels | made, panel["title"]
-        titles = {*kept, *options["organize"]["renameByName"].values()}
-        overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]} - {
-            ".*"
-        }
-        assert overridden <= titles, panel["title"]
+        columns = set(options["labelsToFields"]["keepLabels"])
+        queries = " ".join(target["expr"] for target in panel["targets"])
+        given = columns_by_name(queries)
+        assert given <= columns, panel["title"]
+        if "calculateField" in options:
+            given.add(options["calculateField"]["alias"])
+        assert columns <= given | LABELS | labels_made(queries) | {"column"}, panel["title"]
+        titles = {*columns, *options["organize"]["renameByName"].values()}
+        overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
+        all_columns = ".*"
+        assert overridden - {all_columns} <= titles, panel["title"]
 
 
 def test_states_are_azures_and_the_exporters_words() -> None:
@@ -316,7 +340,7 @@ def test_no_other_provider_reads_the_folder() -> None:
 
 
 def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
-    """The manual, the file and the folder of the dashboards speak of the same place."""
+    """The file is of the version and type that Grafana reads, and its folder is the manual's."""
     file = yaml.safe_load((JSON / "provisioning.yaml").read_text())
     (provider,) = file["providers"]
     assert (file["apiVersion"], provider["type"], provider["allowUiUpdates"]) == (1, "file", False)
@@ -324,7 +348,7 @@ def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
 
 
 def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
-    """Each metric is on a dashboard or in an alert, or its row of the table gives the reason why
+    """Each metric is on a dashboard or in a rule, or its row of the table gives the reason why
     not.
     """
     rules = (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml").read_text(
@@ -340,13 +364,16 @@ def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
 
 
 def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
-    """A number that is empty while one exporter of 100,000 does not see IMDS is told as doubt, not
-    as a count.
+    """Where a panel counts VMs, the value of a query that found none, while one of 100,000
+    exporters does not see IMDS, is in the range that is shown as doubt, and is not shown as a
+    count.
     """
+    # A query without a result returns this number times the share of blind exporters.
+    one_of_many_is_blind = UNKNOWN / 100_000
     values = [value for board in BOARDS for value in walk(load(board)) if isinstance(value, dict)]
     ranges = [value["options"] for value in values if value.get("type") == "range"]
-    told = [each for each in ranges if "some exporters are blind" in each["result"]["text"]]
-    # From QUIET on, a value stands for no event in a countdown, which is no number of VMs.
-    doubts = [each for each in told if each["from"] < QUIET]
-    assert all(each["from"] <= UNKNOWN / 100_000 <= each["to"] for each in doubts)
-    assert doubts
+    doubts = [each for each in ranges if "some exporters are blind" in each["result"]["text"]]
+    # From QUIET on, values stand for a countdown without an event, and not for a number of VMs.
+    of_counts = [each for each in doubts if each["from"] < QUIET]
+    assert of_counts
+    assert all(each["from"] <= one_of_many_is_blind <= each["to"] for each in of_counts)

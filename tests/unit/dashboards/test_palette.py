@@ -48,13 +48,12 @@ Rgb = tuple[float, ...]
 
 
 def channels(color: str) -> Rgb:
-    """Return red, green and blue from 0 to 255."""
-    digits = color[1:] if len(color) == 7 else "".join(2 * each for each in color[1:])
-    return tuple(int(digits[at : at + 2], 16) for at in (0, 2, 4))
+    """Return red, green and blue from 0 to 255 of ``#rrggbb``."""
+    return tuple(int(color[at : at + 2], 16) for at in (1, 3, 5))
 
 
 def linear(color: str) -> Rgb:
-    """Return linear red, green and blue from 0 to 1."""
+    """Return linear red, green and blue from 0 to 1, by the standard of sRGB, IEC 61966-2-1."""
     parts = (each / 255 for each in channels(color))
     return tuple(
         each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
@@ -62,38 +61,46 @@ def linear(color: str) -> Rgb:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colors."""
-    dark, light = sorted(
-        sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(each), strict=True))
-        for each in (one, other)
-    )
+    """Return the contrast ratio of two colors, as WCAG 2.2 defines it."""
+    dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
+def luminance(color: str) -> float:
+    """Return the relative luminance of a color, as WCAG 2.2 defines it."""
+    red, green, blue = linear(color)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 def lab(rgb: Rgb) -> Rgb:
-    """Return the CIELAB values of linear RGB."""
+    """Return the CIELAB values of linear RGB: by way of CIE XYZ, for the white point D65."""
     red, green, blue = rgb
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
     y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.0888
-    fx, fy, fz = (
-        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116
-        for t in (max(0.0, each) for each in (x, y, z))
-    )
+    fx, fy, fz = (as_perceived(each) for each in (x, y, z))
     return (116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz))
 
 
+def as_perceived(part: float) -> float:
+    """Return the function of CIELAB for a part of the light of white: a cube root, but near 0."""
+    part = max(0.0, part)  # the matrices of SIGHTS give a little less than 0
+    if part > 0.008856:
+        return math.cbrt(part)
+    return 7.787 * part + 16 / 116
+
+
 def difference(one: str, other: str, sight: str) -> float:
-    """Return how far apart two colors look."""
-    seen = [
-        lab(
-            tuple(
-                sum(w * c for w, c in zip(row, linear(each), strict=True)) for row in SIGHTS[sight]
-            )
-        )
-        for each in (one, other)
-    ]
-    return math.dist(*seen)
+    """Return how far apart two colors look to people with one of SIGHTS, in CIELAB."""
+    return math.dist(lab(seen(one, sight)), lab(seen(other, sight)))
+
+
+def seen(color: str, sight: str) -> Rgb:
+    """Return a color as people with one of SIGHTS see it, in linear RGB: matrix times vector."""
+    rgb = linear(color)
+    return tuple(
+        sum(weight * part for weight, part in zip(row, rgb, strict=True)) for row in SIGHTS[sight]
+    )
 
 
 @pytest.mark.parametrize("color", style.PALETTE)
@@ -102,7 +109,8 @@ def test_text_can_be_read_on_every_color(color: str) -> None:
     both themes.
     """
     red, green, blue = channels(color)
-    text = DARK_TEXT if (299 * red + 587 * green + 114 * blue) / 1000 > 180 else LIGHT_TEXT
+    brightness = (299 * red + 587 * green + 114 * blue) / 1000
+    text = DARK_TEXT if brightness > 180 else LIGHT_TEXT
     assert contrast(color, text) >= TEXT_CONTRAST
 
 
@@ -131,11 +139,11 @@ def _variables(css: str) -> dict[str, str]:
 
 def test_the_status_page_has_the_same_colors() -> None:
     """Both themes of the page take the boards' colors; its contrast is measured in a browser."""
-    before, _, behind = CSS.partition("@media (prefers-color-scheme: dark)")
-    changes, _, _ = behind.partition("* {")
-    light = _variables(before)
-    dark = {**light, **_variables(changes)}
-    ours = {
+    of_light, _, behind = CSS.partition("@media (prefers-color-scheme: dark)")
+    of_dark, _, _ = behind.partition("* {")
+    light = _variables(of_light)
+    dark = {**light, **_variables(of_dark)}  # which changes some of the light ones
+    of_boards = {
         "wait": style.WAITING,
         "impact": style.HAPPENING,
         "blind": style.FAILED,
@@ -143,4 +151,4 @@ def test_the_status_page_has_the_same_colors() -> None:
         "past": style.NEUTRAL,
     }
     for theme in (light, dark):
-        assert {name: theme[name].upper() for name in ours} == ours
+        assert {name: theme[name].upper() for name in of_boards} == of_boards

@@ -10,7 +10,10 @@ from support.pictures.catalog import IMAGES, README_PICTURE, outdated, sources, 
 
 
 def test_a_picture_is_named_once_what_it_shows_has_changed(tmp_path: Path) -> None:
-    """A picture that was just drawn is not named; one drawn from something else is."""
+    """A picture that was just drawn is not named; one that was drawn from something else is.
+
+    The record has a line for each picture: its name, and a hash of what it was drawn from.
+    """
     record = tmp_path / "drawn-from.txt"
     write_record(record)
     assert outdated(record) == []
@@ -37,4 +40,5 @@ def test_every_picture_is_shown_and_loads_quickly() -> None:
     }
     files = {path.stem: path.stat().st_size for path in IMAGES.glob("*.png")}
     assert files.keys() == shown == {*sources(), README_PICTURE}
-    assert {name for name, size in files.items() if size > 400_000} == set()
+    largest = 400_000  # bytes
+    assert {name for name, size in files.items() if size > largest} == set()
