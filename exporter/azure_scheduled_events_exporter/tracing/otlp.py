@@ -18,10 +18,12 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
+from requests import PreparedRequest, Request
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.http_client.failures import REQUEST_FAILURES, failure_reason
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
 from .answers import CollectorAdapter
@@ -57,8 +59,8 @@ class OtlpSender:
         if timeout_obstacle(os.environ):
             timeout = _USUAL_TIMEOUT
         self._adapter = CollectorAdapter(longest)
-        session = Session(self._adapter)
-        self._exporter = OTLPSpanExporter(endpoint=url, timeout=timeout, session=session)
+        self._session = _CollectorSession(self._adapter)
+        self._exporter = OTLPSpanExporter(endpoint=url, timeout=timeout, session=self._session)
         self._ids = _Ids()
         self._identity: Instance | None = None
         # A provider and a span are made now, so that an invalid OTEL_* variable raises an error at
@@ -90,12 +92,16 @@ class OtlpSender:
         """Let OpenTelemetry's exporter send the spans; return how its adapter judged the answer."""
         self._adapter.prepare(timeout)
         self._exporter.export(spans)  # calls the adapter
-        if self._adapter.result is None:  # the exporter has not called the adapter
-            return ExportResult(
-                Export.DIVISIBLE,
-                reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
-            )
-        return self._adapter.result
+        if self._adapter.result is not None:
+            return self._adapter.result
+        # The exporter has not called the adapter.
+        if self._session.obstacle:
+            reason = f"nothing was sent: {self._session.obstacle}"
+            return ExportResult(Export.LATER, reason=reason)
+        return ExportResult(
+            Export.DIVISIBLE,
+            reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
+        )
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
         """Return what makes spans of the VM ``identity``, with the ids that this class chooses."""
@@ -143,6 +149,26 @@ class OtlpSender:
         return trace.SpanContext(
             trace_id, int(facts.parent_id, 16), is_remote=True, trace_flags=flags
         )
+
+
+class _CollectorSession(Session):
+    """The exporter's session.
+
+    Attributes:
+        obstacle: why no request can be made, such as a header that HTTP cannot carry; ``""`` if
+            the last one could.
+    """
+
+    obstacle = ""
+
+    def prepare_request(self, request: Request) -> PreparedRequest:
+        """Return the request as it is sent."""
+        self.obstacle = ""
+        try:
+            return super().prepare_request(request)
+        except REQUEST_FAILURES as error:
+            self.obstacle = failure_reason(error)
+            raise
 
 
 class _Ids(IdGenerator):

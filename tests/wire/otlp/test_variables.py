@@ -71,6 +71,16 @@ class TestVariables:
         assert request.headers["authorization"] == "Bearer abc"
         assert request.headers["x-tenant"] == "7"
 
+    def test_a_header_that_cannot_be_sent(
+        self, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The spans are kept until somebody corrects the header, whose value nobody shows."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=sesame%0aseed")
+        result = send(collector, ROOT)
+        assert result.outcome is Export.LATER
+        assert "a header of the request has a character" in result.reason
+        assert "sesame" not in result.reason
+
     @pytest.mark.parametrize("timeout", ["soon", "0", "10000"])
     def test_a_time_limit_of_others(
         self, timeout: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
