@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -51,6 +51,8 @@ class OtlpSender:
         # Its messages about every failed request would fill the log at each retry; delivery logs a
         # failure once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        # Otherwise the SDK looks for the provider that OTEL_PYTHON_METER_PROVIDER names, and fails.
+        metrics.set_meter_provider(metrics.NoOpMeterProvider())
         # The exporter takes what is None from the variables.
         url = None
         if endpoint is not None:

@@ -71,6 +71,13 @@ class TestVariables:
         assert request.headers["authorization"] == "Bearer abc"
         assert request.headers["x-tenant"] == "7"
 
+    def test_a_variable_for_metrics(
+        self, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A variable for the metrics of other programs does not stop traces."""
+        monkeypatch.setenv("OTEL_PYTHON_METER_PROVIDER", "that_of_others")
+        assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
+
     def test_a_header_that_cannot_be_sent(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
