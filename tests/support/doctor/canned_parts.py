@@ -45,7 +45,7 @@ def examined(
         return next(list(findings) for title, findings in chain.examine(subject) if title == part)
 
 
-def the(check: str, findings: list[Finding]) -> Finding:
+def finding_of(check: str, findings: list[Finding]) -> Finding:
     """Return the last finding of ``check``."""
     return [each for each in findings if each.check == check][-1]
 

@@ -20,7 +20,7 @@ def at(seconds: float) -> Timestamp:
     return Timestamp(NOON + seconds, 1000 + seconds, "boot")
 
 
-def lived(
+def snapshot_after(
     *documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | None = "vmss_0"
 ) -> Snapshot:
     """The state after an exporter saw ``documents``, each so many seconds after noon."""

@@ -10,8 +10,9 @@ from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import alertmanager as doctor_of_alertmanager
 from azure_scheduled_events_exporter.doctor import rules
 from azure_scheduled_events_exporter.doctor.api import Api
+from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from support.doctor.canned_parts import PAGER, alertmanager, examined, prometheus, the
+from support.doctor.canned_parts import PAGER, alertmanager, examined, finding_of, prometheus
 from support.doctor.doctor_chain import Canned
 from support.paths import DATA
 
@@ -23,9 +24,14 @@ _OURS = {
 }
 
 
+def inhibitions(*rules: dict[str, Any]) -> Finding:
+    """Return what doctor says of the shipped inhibition beside ``rules``."""
+    replies = alertmanager(inhibit_rules=[_OURS, *rules])
+    return finding_of("inhibitions", examined("Alertmanager", replies))
+
+
 @pytest.mark.parametrize(
     ("source", "target", "equal", "words"),
-    # Those without words mute no alert about an event.
     [
         ("severity=critical", "severity=warning", ["instance"], "with severity=critical fires"),
         (
@@ -35,55 +41,90 @@ _OURS = {
             "[instance, namespace]",
         ),
         ("alertname=Down", 'severity=~".+"', [], "with alertname=Down fires"),
-        ("severity=critical", 'alertname!~"AzureScheduledEvent.+"', ["instance"], ""),
-        ("severity=critical", "severity=warning", ["alertname"], ""),
-        # Alerts that are not ours have the label, as far as anybody knows.
-        ("alertname=NodeDown", 'severity=~".+"', ["instance"], ""),
-        ("severity=critical", "team=db", ["instance"], ""),
     ],
 )
-def test_inhibitions_of_others(source: str, target: str, equal: list[str], words: str) -> None:
+def test_inhibitions_that_mute_events(
+    source: str, target: str, equal: list[str], words: str
+) -> None:
     """To Alertmanager, a label that both alerts lack is equal, so such an inhibition mutes alerts
     about events.
     """
     rule = {"source_matchers": [source], "target_matchers": [target], "equal": equal}
-    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=[_OURS, rule])))
-    assert found.mark == ("warning" if words else "ok"), found
+    found = inhibitions(rule)
+    assert found.mark == "warning"
     assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "equal"),
+    [
+        pytest.param(
+            "severity=critical",
+            'alertname!~"AzureScheduledEvent.+"',
+            ["instance"],
+            id="of alerts that are not ours",
+        ),
+        pytest.param(
+            "severity=critical", "severity=warning", ["alertname"], id="of alerts of one name"
+        ),
+        pytest.param(
+            "alertname=NodeDown",
+            'severity=~".+"',
+            ["instance"],
+            id="by an alert that has the label, as far as anybody knows",
+        ),
+        pytest.param("severity=critical", "team=db", ["instance"], id="of another team"),
+    ],
+)
+def test_inhibitions_that_mute_no_event(source: str, target: str, equal: list[str]) -> None:
+    """An inhibition of a team that mutes no alert about an event is well."""
+    rule = {"source_matchers": [source], "target_matchers": [target], "equal": equal}
+    assert inhibitions(rule).mark == "ok"
 
 
 def test_inhibitions_in_the_old_form() -> None:
     """An inhibition with ``source_match`` is read as Alertmanager reads it."""
     file = DATA / "cases" / "inhibit-old-form.yml"
     theirs = yaml.safe_load(file.read_text())["inhibit_rules"]
-    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=theirs)))
+    found = finding_of("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=theirs)))
     assert found.mark == "ok", found
     broad = {
         "source_match": {"severity": "critical"},
         "target_match_re": {"severity": "warning|info"},
         "equal": ["instance"],
     }
-    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=[_OURS, broad])))
+    found = inhibitions(broad)
     assert found.mark == "warning"
     assert "severity=critical fires, an inhibition with equal: [instance]" in found.sentence
 
 
+def severities(route: dict[str, Any]) -> Finding:
+    """Return what doctor says of the severities of an Alertmanager with ``route`` below others."""
+    tree = {**PAGER, "routes": [{"receiver": "pager", "routes": [route]}]}
+    return finding_of("severities", examined("Alertmanager", alertmanager(route=tree)))
+
+
 @pytest.mark.parametrize(
-    ("route", "mark"),
+    "route", [{"matchers": ['severity="page"']}, {"match": {"severity": "page"}}]
+)
+def test_a_severity_that_no_route_names(route: dict[str, Any]) -> None:
+    """Where routes ask for a severity, one of them has to name that of our pages."""
+    found = severities(route)
+    assert found.mark == "warning"
+    assert "critical (AzureScheduledEvent" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "route",
     [
-        ({"matchers": ['severity="page"']}, "warning"),
-        ({"match": {"severity": "page"}}, "warning"),
-        ({"matchers": ['severity=~"page|critical"']}, "ok"),
-        ({"match_re": {"severity": "page|critical"}}, "ok"),
-        ({"matchers": ['team="search"']}, "ok"),
+        {"matchers": ['severity=~"page|critical"']},
+        {"match_re": {"severity": "page|critical"}},
+        {"matchers": ['team="search"']},
     ],
 )
-def test_a_severity_that_no_route_names(route: dict[str, Any], mark: str) -> None:
-    """Where routes ask for a severity, one of them has to name that of our pages."""
-    tree = {**PAGER, "routes": [{"receiver": "pager", "routes": [route]}]}
-    found = the("severities", examined("Alertmanager", alertmanager(route=tree)))
-    assert found.mark == mark, found
-    assert found.mark == "ok" or "critical (AzureScheduledEvent" in found.sentence
+def test_severities_that_are_routed(route: dict[str, Any]) -> None:
+    """Routes that name the severity of our pages, or that ask for no severity, are well."""
+    assert severities(route).mark == "ok"
 
 
 def test_severities_of_the_rules_that_are_loaded() -> None:
@@ -97,11 +138,11 @@ def test_severities_of_the_rules_that_are_loaded() -> None:
         subject = Subject(resolve({}, {}), {}, api)
         list(rules.examine(subject, api))  # leaves the labels of the loaded rules in the subject
         assert subject.loaded_labels
-        found = the("severities", list(doctor_of_alertmanager.examine(subject, api)))
+        found = finding_of("severities", list(doctor_of_alertmanager.examine(subject, api)))
     assert found.mark == "ok", found
 
 
-_SEV = {"critical": "sev1", "warning": "sev2", "info": "sev3"}
+_WORDS_OF_THE_TEAM = {"critical": "sev1", "warning": "sev2", "info": "sev3"}
 _MUTES_TICKETS = {
     "source_matchers": ['severity="sev1"'],
     "target_matchers": ['severity=~"sev2|sev3"'],
@@ -115,28 +156,35 @@ def test_words_of_the_rules_that_are_loaded() -> None:
     own words count, and those of the shipped rules do not.
     """
     replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
-    found = examined("Alertmanager", replies, words=_SEV)
-    assert the("inhibitions", found).mark == "warning"
-    assert "with severity=sev1 fires" in the("inhibitions", found).sentence
-    assert the("severities", found).mark == "ok"
-    found = examined("Alertmanager", replies)
-    assert the("inhibitions", found).mark == "ok"
-    assert "critical (AzureScheduledEvent" in the("severities", found).sentence
+    with_their_words = examined("Alertmanager", replies, words=_WORDS_OF_THE_TEAM)
+    muted = finding_of("inhibitions", with_their_words)
+    assert muted.mark == "warning"
+    assert "with severity=sev1 fires" in muted.sentence
+    assert finding_of("severities", with_their_words).mark == "ok"
+    with_shipped_words = examined("Alertmanager", replies)
+    assert finding_of("inhibitions", with_shipped_words).mark == "ok"
+    assert "critical (AzureScheduledEvent" in finding_of("severities", with_shipped_words).sentence
 
 
 def test_unknown_severities(tmp_path: Path) -> None:
     """Without rules and values, what depends on severities is not said to be well or wrong."""
     replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
-    found = examined("Alertmanager", replies, words=None)
+    without_rules = examined("Alertmanager", replies, words=None)
     for check in ("severities", "inhibitions"):
-        assert the(check, found).mark == "skipped"
-        assert "or --alerts.values FILE" in the(check, found).hint
+        found = finding_of(check, without_rules)
+        assert found.mark == "skipped"
+        assert "or --alerts.values FILE" in found.hint
     values = tmp_path / "values.yaml"
-    values.write_text(yaml.safe_dump({"severities": _SEV}))
-    found = examined("Alertmanager", replies, flags={"alerts.values": str(values)}, words=None)
-    marks = [the(check, found).mark for check in ("severities", "inhibitions")]
-    assert marks == ["ok", "warning"]
+    values.write_text(yaml.safe_dump({"severities": _WORDS_OF_THE_TEAM}))
+    flags = {"alerts.values": str(values)}
+    with_values = examined("Alertmanager", replies, flags=flags, words=None)
+    assert finding_of("severities", with_values).mark == "ok"
+    assert finding_of("inhibitions", with_values).mark == "warning"
+
+
+def test_an_inhibition_of_every_severity() -> None:
+    """An inhibition that mutes alerts whatever their severity is wrong, also if none is known."""
     broad = {"source_matchers": ["alertname=Down"], "target_matchers": ['severity=~".+"']}
     replies = alertmanager(inhibit_rules=[_OURS, broad])
-    muted = the("inhibitions", examined("Alertmanager", replies, words=None))
-    assert muted.mark == "warning", "it mutes alerts of every severity, also of unknown ones"
+    found = finding_of("inhibitions", examined("Alertmanager", replies, words=None))
+    assert found.mark == "warning"

@@ -13,9 +13,9 @@ from support.doctor.canned_parts import (
     alertmanager,
     examined,
     exporter,
+    finding_of,
     prometheus,
     target,
-    the,
 )
 from support.doctor.doctor_chain import as_json, grafana
 
@@ -65,14 +65,14 @@ def test_server_that_refuses(status: int, hint: str) -> None:
 
 def test_the_clock_is_judged_as_the_alert_judges_it() -> None:
     """The clock is wrong from where ClockOff fires."""
-    (clock_off,) = (each for each in alerts(Settings()) if each.name.endswith("ClockOff"))
+    [clock_off] = [each for each in alerts(Settings()) if each.name.endswith("ClockOff")]
     assert f" {_CLOCK_WRONG:g} s" in clock_off.meaning
 
 
 def test_an_exporter_that_refuses_the_certificate() -> None:
     """An exporter that allows other names of client certificates is not another program."""
     replies = {**exporter(), "/-/healthy": (403, {}, plain(403).body)}
-    served = the("served", examined("Exporter", replies))
+    served = finding_of("served", examined("Exporter", replies))
     assert served.mark == "warning"
     assert "End that program" not in served.hint
 
@@ -81,7 +81,7 @@ def test_an_exporter_that_refuses_the_certificate() -> None:
 def test_an_exporter_that_was_not_restarted(running: str, mark: str) -> None:
     """After an upgrade, an exporter that still runs the version before is to be restarted."""
     replies = {**exporter(), "/api/v1/events": as_json({"version": running})}
-    found = the("exporter-version", examined("Exporter", replies))
+    found = finding_of("exporter-version", examined("Exporter", replies))
     assert found.mark == mark
     assert ("systemctl restart" in found.hint) is (mark == "warning")
 

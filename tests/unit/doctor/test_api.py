@@ -59,20 +59,25 @@ def test_users_outside_ascii() -> None:
     assert [headers["Authorization"] for headers in server.requests] == [basic, basic]
 
 
-@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
-def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CA file and token of a file hold, not the CA bundle and .netrc of the environment; its proxy
-    applies.
-    """
-    authority = Authority(tmp_path)
-    pair = authority.server()
-    other = Authority(tmp_path, "other")
+@pytest.fixture
+def others_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment with credentials for this machine, and with a CA that has signed nothing."""
     (tmp_path / ".netrc").write_text("machine localhost login me password netrc\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    other = Authority(tmp_path, "other")
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.setenv(name, str(other.own.certificate))
+
+
+@pytest.mark.usefixtures("others_environment")
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CA file and the token of a file hold, and not the CA bundle and the .netrc of the
+    environment.
+    """
+    authority = Authority(tmp_path)
     http = HttpConfig(authorization="Bearer token", ca_file=str(authority.own.certificate))
-    with Peer(body=b"{}", pair=pair) as peer:
+    with Peer(body=b"{}", pair=authority.server()) as peer:
         assert Api("--grafana", peer.url, http).data("/x") == {}
         assert Api("--grafana", peer.url, HttpConfig(insecure=True)).data("/x") == {}
         with pytest.raises(NoAnswerError, match="certificate verify failed"):
@@ -81,23 +86,33 @@ def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         assert Api("--grafana", peer.url).data("/x") == {}
     schemes = [headers["Authorization"].partition(" ")[0] for _, headers, _ in peer.requests]
     assert schemes == ["Bearer", "Basic", "Basic"], "only the first request had a token of a file"
+
+
+def test_the_proxy_of_the_environment_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that has a file of its own is asked through the proxy, too."""
     with Peer(body=b"{}") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("no_proxy", "")
+        http = HttpConfig(authorization="Bearer token")
         assert Api("--grafana", "http://grafana.invalid", http).data("/x") == {}
         ((path, _, _),) = proxy.requests
-        assert path == "http://grafana.invalid/x"
+    assert path == "http://grafana.invalid/x"
+
+
+def servers(alertmanagers: list[str]) -> Servers:
+    """Return the servers of a command line that names these Alertmanagers alone."""
+    return Servers(None, [], alertmanagers, [], {})
 
 
 def test_what_the_exporter_asks_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Alertmanager that the exporter pushes to is asked without a proxy, as the exporter asks
     it; one that the command line names is asked through it.
     """
-    with Peer(body=b"{}") as team, Peer(body=b"[]") as proxy:
+    with Peer(body=b'"Alertmanager"') as team, Peer(body=b'"the proxy"') as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("no_proxy", "")
         config = resolve({"alertmanager.url": team.url}, {})
-        for named, answer in (([], {}), ([team.url], [])):
-            servers = Servers(None, [], named, [], {})
-            (api,) = subject_of(config, {}, servers).alertmanager
-            assert api.data("/x") == answer
+        (of_the_exporter,) = subject_of(config, {}, servers([])).alertmanager
+        assert of_the_exporter.data("/x") == "Alertmanager"
+        (of_the_command_line,) = subject_of(config, {}, servers([team.url])).alertmanager
+        assert of_the_command_line.data("/x") == "the proxy"

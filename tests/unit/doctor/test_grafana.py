@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.doctor.canned_parts import examined, the
+from support.doctor.canned_parts import examined, finding_of
 from support.doctor.doctor_chain import as_json, grafana
 
 
@@ -18,7 +18,7 @@ def test_data_source_of_azure() -> None:
     """Azure's data source for managed Prometheus is one."""
     source = {"uid": "p", "name": "azure", "type": "grafana-azureprometheus-datasource"}
     found = examined("Grafana", grafana(**{"/api/datasources": as_json([source])}))
-    assert the("data-source", found).mark == "ok"
+    assert finding_of("data-source", found).mark == "ok"
 
 
 @pytest.mark.parametrize("message", ["no such host", ""])
@@ -26,6 +26,6 @@ def test_data_source_that_fails_with_200(message: str) -> None:
     """A health answer with the status ERROR is a failure, whatever its HTTP status."""
     health = as_json({"status": "ERROR", "message": message})
     findings = examined("Grafana", grafana(**{"/api/datasources/uid/p/health": health}))
-    found = the("data-source", findings)
+    found = finding_of("data-source", findings)
     assert found.mark == "wrong"
     assert f"ERROR: {message}" in found.sentence

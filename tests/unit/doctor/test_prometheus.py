@@ -7,9 +7,9 @@ import pytest
 
 from support.doctor.canned_parts import (
     examined,
+    finding_of,
     prometheus,
     target,
-    the,
 )
 from support.doctor.doctor_chain import Canned
 
@@ -17,7 +17,7 @@ from support.doctor.doctor_chain import Canned
 def test_target_that_was_not_scraped_yet() -> None:
     """Between discovery and the first scrape, nothing is known to be wrong."""
     fresh = target(health="unknown")
-    found = the("target", examined("Prometheus", prometheus([fresh])))
+    found = finding_of("target", examined("Prometheus", prometheus([fresh])))
     assert found.mark == "warning"
     assert "not scraped" in found.sentence
 
@@ -31,7 +31,7 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         findings = examined("Prometheus", {}, url)
-    assert "does not scrape this exporter" in the("target", findings).sentence
+    assert "does not scrape this exporter" in finding_of("target", findings).sentence
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_target_that_cannot_be_scraped(error: str, hint: str) -> None:
     """The advice follows from the error of the scrape, not from the address in it."""
     replies = prometheus([target(health="down", lastError=error)])
-    assert hint in the("target", examined("Prometheus", replies)).hint
+    assert hint in finding_of("target", examined("Prometheus", replies)).hint
 
 
 def test_no_rules() -> None:
@@ -104,7 +104,7 @@ def test_a_store_without_a_list_of_targets() -> None:
     assert not [
         each for each in found if each.check == "prometheus-reachable" and each.mark == "wrong"
     ]
-    assert the("target", found).mark == "wrong"
+    assert finding_of("target", found).mark == "wrong"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
     found = examined(
         "Prometheus", prometheus(query={"result": [{"metric": {}, "values": samples}]})
     )
-    interval = the("scrape-interval", found)
+    interval = finding_of("scrape-interval", found)
     assert interval.mark == mark
     assert words in interval.sentence
 
@@ -152,6 +152,6 @@ def test_labels_of_what_is_pushed(external: str, labels: str, mark: str) -> None
     config = f"global: {{external_labels: {{{external}}}}}\nalerting: {{}}\n"
     replies = prometheus(**{"status/config": {"yaml": config}})
     flags = {"alertmanager.url": "http://127.0.0.1:1", "alertmanager.labels": labels}
-    found = the("alert-labels", examined("Prometheus", replies, flags=flags))
+    found = finding_of("alert-labels", examined("Prometheus", replies, flags=flags))
     assert found.mark == mark
     assert ("--alertmanager.labels=env=prod" in found.hint) is (mark == "warning")

@@ -26,6 +26,6 @@ def test_idle_connection(idle_seconds: float, connections: int) -> None:
         assert len(peer.clients) == connections
 
 
-def test_agents_and_load_balancers_wait_longer() -> None:
-    """A connection is given up before the Guest Proxy Agent closes it, which it does after 60 s."""
-    assert IDLE_SECONDS == 50
+def test_a_connection_is_given_up_before_an_agent_closes_it() -> None:
+    """The Guest Proxy Agent closes a connection after 60 s."""
+    assert IDLE_SECONDS < 60

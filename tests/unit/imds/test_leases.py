@@ -26,6 +26,11 @@ def dhclient_lease(option: str, expire: str = "4 2162/01/01 00:00:00") -> str:
 """
 
 
+def packed(address: str | None) -> bytes | None:
+    """Return the four bytes of an address."""
+    return IPv4Address(address).packed if address else None
+
+
 AZURE = dhclient_lease("option unknown-245 a8:3f:81:10;")
 OLDER = dhclient_lease("option unknown-245 a:0:0:1;")
 EXPIRED = dhclient_lease("option unknown-245 a:0:0:2;", "4 2025/12/31 23:59:59")
@@ -35,26 +40,44 @@ UNTIL_LATER = dhclient_lease("option unknown-245 a8:3f:81:10;", "4 2026/01/01 00
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        (OLDER, "10.0.0.1"),
-        (OLDER + AZURE, "168.63.129.16"),
-        (AZURE + EXPIRED, "168.63.129.16"),
-        (EXPIRED, None),
-        (OLDER + UNTIL_LATER, "168.63.129.16"),
-        (AZURE + dhclient_lease("bootp;"), "168.63.129.16"),
-        (AZURE + dhclient_lease("option unknown-245;"), "168.63.129.16"),
-        (dhclient_lease("option unknown-245 a8:3f:81:10;", "never"), "168.63.129.16"),
-        (dhclient_lease("option unknown-245 a8:3f:81:10;", "some day"), None),
-        (dhclient_lease("# option unknown-245 a8:3f:81:10;"), None),
-        (dhclient_lease("option unknown-245 a8:3f:81;"), None),
-        (dhclient_lease("option unknown-245 168.63.129.16;"), None),
-        (AZURE.replace("lease {", "lease6 {"), None),
-        (AZURE.replace("lease {", "lease{"), "168.63.129.16"),
-        ("", None),
+        pytest.param(OLDER, "10.0.0.1", id="one"),
+        pytest.param(OLDER + AZURE, "168.63.129.16", id="two"),
+        pytest.param(AZURE + EXPIRED, "168.63.129.16", id="the last one has expired"),
+        pytest.param(EXPIRED, None, id="the only one has expired"),
+        pytest.param(OLDER + UNTIL_LATER, "168.63.129.16", id="the last one expires in 1 s"),
+        pytest.param(
+            AZURE + dhclient_lease("bootp;"), "168.63.129.16", id="the last one lacks the option"
+        ),
+        pytest.param(
+            AZURE + dhclient_lease("option unknown-245;"),
+            "168.63.129.16",
+            id="the option of the last one is empty",
+        ),
+        pytest.param(
+            dhclient_lease("option unknown-245 a8:3f:81:10;", "never"),
+            "168.63.129.16",
+            id="it never expires",
+        ),
+        pytest.param(
+            dhclient_lease("option unknown-245 a8:3f:81:10;", "some day"),
+            None,
+            id="nobody knows when it expires",
+        ),
+        pytest.param(dhclient_lease("# option unknown-245 a8:3f:81:10;"), None, id="a comment"),
+        pytest.param(dhclient_lease("option unknown-245 a8:3f:81;"), None, id="three bytes"),
+        pytest.param(
+            dhclient_lease("option unknown-245 168.63.129.16;"), None, id="no hexadecimal bytes"
+        ),
+        pytest.param(AZURE.replace("lease {", "lease6 {"), None, id="of DHCPv6"),
+        pytest.param(
+            AZURE.replace("lease {", "lease{"), "168.63.129.16", id="without a space in it"
+        ),
+        pytest.param("", None, id="none"),
     ],
 )
 def test_the_last_lease_in_force_wins(text: str, address: str | None) -> None:
     """Of several leases the last complete one that has the option and has not expired counts."""
-    assert address_from_lease(text, NOW) == (IPv4Address(address).packed if address else None)
+    assert address_from_lease(text, NOW) == packed(address)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +94,4 @@ def test_the_last_lease_in_force_wins(text: str, address: str | None) -> None:
 def test_a_networkd_lease_gives_the_address(lines: str, address: str | None) -> None:
     """systemd-networkd keeps private options as hexadecimal text under their number."""
     text = f"# This is private data. Do not parse.\nADDRESS=10.1.0.4\nLIFETIME=4294967295\n{lines}"
-    assert address_from_lease(text, NOW) == (IPv4Address(address).packed if address else None)
+    assert address_from_lease(text, NOW) == packed(address)

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS, Exposition
 from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.snapshot.snapshot import POLL_BOUNDS, Polls, Snapshot
-from support.monitoring.exposed import NOON, at, exposition, lived
+from support.monitoring.exposed import NOON, at, exposition, snapshot_after
 from support.programs import Scrape, debian
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -47,7 +47,7 @@ def full_life() -> Snapshot:
     failure = ScheduledEvent("FAILURE", "Reboot", "Started", "Platform", ("vmss_0",))
     peer = ScheduledEvent("PEER", "Preempt", "Scheduled", "Platform", ("vmss_4",), NOON + 30)
     odd = ScheduledEvent("ODD", "Teleport", "Paused", "", tuple(f"vmss_{i}" for i in range(12)))
-    snapshot = lived(
+    snapshot = snapshot_after(
         (0, [freeze, approved, peer, odd]),
         (20, [freeze, approved, peer, odd, failure]),
         (30, [freeze, approved, replace(peer, status="Started", not_before=None), odd, failure]),
@@ -213,7 +213,7 @@ def test_series_of_an_idle_exporter() -> None:
     """An exporter without events has at most 100 series, and 12 more for each event type beyond
     five.
     """
-    idle = count(lived((0, [])))
+    idle = count(snapshot_after((0, [])))
     assert idle <= 100 + 12 * (len(EventType) - 5), idle
 
 
@@ -225,8 +225,8 @@ FREEZES = tuple(
 
 def test_series_of_a_current_event() -> None:
     """A current event has at most 13 series, also once it is Started and measured."""
-    idle = count(lived((0, [])))
-    waiting = replace(lived((0, FREEZES)), statistics=Statistics())  # without histograms
+    idle = count(snapshot_after((0, [])))
+    waiting = replace(snapshot_after((0, FREEZES)), statistics=Statistics())  # without histograms
     assert count(waiting) - idle <= 13 * len(FREEZES)
     started = tuple(replace(each, status="Started", duration_seconds=30) for each in FREEZES)
     known, _ = observe(Lifecycles(), Document(7, FREEZES), ObservationContext(at(0), "vmss_0"))
@@ -246,7 +246,7 @@ def series_of(histograms: Iterable[Histogram]) -> int:
 def test_series_of_histograms() -> None:
     """All histograms of events together have at most 400 series, with five event types."""
     started = [replace(each, status="Started") for each in FREEZES]
-    statistics = lived((0, FREEZES), (1, started), (2, [])).statistics
+    statistics = snapshot_after((0, FREEZES), (1, started), (2, [])).statistics
     types = 5
     states = 2  # scheduled and started
     series = {
@@ -265,7 +265,8 @@ def test_a_label_value_has_at_most_1023_bytes(text: str) -> None:
     """
     event = ScheduledEvent("E", "Freeze", "Scheduled", description=text, resources=(text,))
     snapshot = replace(
-        lived((0, [event])), identity=Instance("vmss_0", resource_group=text, host_name=text)
+        snapshot_after((0, [event])),
+        identity=Instance("vmss_0", resource_group=text, host_name=text),
     )
     scrape = Scrape(exposition(snapshot).render().body.decode())
     cut = text.encode()[:1023].decode(errors="ignore")

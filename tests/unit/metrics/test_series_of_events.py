@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
-from support.monitoring.exposed import NOON, at, exposition, lived
+from support.monitoring.exposed import NOON, at, exposition, snapshot_after
 from support.programs import Scrape
 
 LABELS = (
@@ -47,7 +47,7 @@ def test_the_impact_of_own_events() -> None:
         replace(waiting, event_id="ADVICE", status="Advisory"),
         replace(waiting, event_id="PEER", resources=("web_1",)),
     ]
-    snapshot = replace(lived((0, events), (60, events), vm_name="WEB_0"), identity=WEB)
+    snapshot = replace(snapshot_after((0, events), (60, events), vm_name="WEB_0"), identity=WEB)
     series = Scrape(exposition(snapshot).render().body.decode()).series(
         "vm_impact_timestamp_seconds"
     )
@@ -61,7 +61,7 @@ def test_the_impact_of_own_events() -> None:
             },
             NOON + seconds,
         )
-        # ``lived`` approves the event APPROVED 2 s after noon.
+        # ``snapshot_after`` approves the event APPROVED 2 s after noon.
         for event_id, seconds in (("WAITS", 900), ("APPROVED", 2), ("RUNS", 0))
     ]
 
@@ -105,7 +105,7 @@ def test_the_impact_of_events_of_other_vms() -> None:
         replace(runs, event_id="NEVER", event_type="Freeze", duration_seconds=5.0),
         replace(runs, event_id="MINE", resources=("web_0",)),
     ]
-    snapshot = replace(lived((0, []), (0.5, events), vm_name="web_0"), identity=WEB)
+    snapshot = replace(snapshot_after((0, []), (0.5, events), vm_name="web_0"), identity=WEB)
     scrape = Scrape(exposition(snapshot).render().body.decode())
     place = {"subscription_id": "sub", "resource_group": "rg", "scale_set": "web"}
     assert scrape.series("peer_impact_timestamp_seconds") == [
@@ -122,14 +122,14 @@ def test_the_pause_of_an_event_for_an_hour_after_its_end() -> None:
     events = (runs, peer)
 
     def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[float]:
-        scrape = Scrape(exposition(lived((0, []), *documents)).render().body.decode())
+        scrape = Scrape(exposition(snapshot_after((0, []), *documents)).render().body.decode())
         series = scrape.series(
             "event_observed_pause_seconds", event_id="RUNS", event_type="Freeze", scope="self"
         )
         assert len(scrape.series("event_observed_pause_seconds")) == len(series)
         return [value for _, value in series]
 
-    pause = 0.004  # what ``lived`` measures at each document
+    pause = 0.004  # what ``snapshot_after`` measures at each document
     assert shown((1, events)) == [pause]
     assert shown((1, events), (2, []), (3600, [])) == [pause]
     assert shown((1, events), (2, []), (3603, [])) == []
@@ -169,7 +169,7 @@ def test_ended_events_for_an_hour() -> None:
     ]
 
     def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[str]:
-        scrape = Scrape(exposition(lived(*documents)).render().body.decode())
+        scrape = Scrape(exposition(snapshot_after(*documents)).render().body.decode())
         series = scrape.series(
             "event_ended_timestamp_seconds", outcome="cancelled", scope="self", event_type="Freeze"
         )
