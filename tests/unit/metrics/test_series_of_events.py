@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-import pytest
-
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
@@ -14,24 +12,24 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from support.monitoring.exposed import NOON, at, exposition, snapshot_after
 from support.programs import Scrape
 
-LABELS = (
-    "vm_id",
-    "vm_name",
-    "computer_name",
-    "subscription_id",
-    "resource_group",
-    "scale_set",
-    "zone",
-)
 WEB = Instance(
-    "WEB_0",
-    "ID",
-    "Web",
+    vm_name="WEB_0",
+    vm_id="ID",
+    scale_set="Web",
     zone="1",
     resource_group="RG",
     subscription_id="SUB",
     host_name="WEB000000",
 )
+LABELS_OF_WEB = {
+    "vm_id": "ID",
+    "vm_name": "WEB_0",
+    "computer_name": "WEB000000",
+    "subscription_id": "sub",
+    "resource_group": "rg",
+    "scale_set": "web",
+    "zone": "1",
+}
 
 
 def test_the_impact_of_own_events() -> None:
@@ -48,21 +46,12 @@ def test_the_impact_of_own_events() -> None:
         replace(waiting, event_id="PEER", resources=("web_1",)),
     ]
     snapshot = replace(snapshot_after((0, events), (60, events), vm_name="WEB_0"), identity=WEB)
-    series = Scrape(exposition(snapshot).render().body.decode()).series(
-        "vm_impact_timestamp_seconds"
-    )
-    values = ("ID", "WEB_0", "WEB000000", "sub", "rg", "web", "1")
-    assert series == [
-        (
-            {
-                "event_id": event_id,
-                "event_type": "Redeploy",
-                **dict(zip(LABELS, values, strict=True)),
-            },
-            NOON + seconds,
-        )
-        # ``snapshot_after`` approves the event APPROVED 2 s after noon.
-        for event_id, seconds in (("WAITS", 900), ("APPROVED", 2), ("RUNS", 0))
+    scrape = Scrape(exposition(snapshot).render().body.decode())
+    approved_after = 2.0  # ``snapshot_after`` approves the event APPROVED then
+    expected = {"WAITS": NOON + 900, "APPROVED": NOON + approved_after, "RUNS": NOON}
+    assert scrape.series("vm_impact_timestamp_seconds") == [
+        ({"event_id": event_id, "event_type": "Redeploy", **LABELS_OF_WEB}, begins)
+        for event_id, begins in expected.items()
     ]
 
 
@@ -115,37 +104,48 @@ def test_the_impact_of_events_of_other_vms() -> None:
     assert {have["resource_group"] for have, _ in scrape.series("event_info")} == {"rg"}
 
 
+Documents = tuple[float, Iterable[ScheduledEvent]]
+"""Seconds after noon, and the events of a document that came then."""
+
+
+def shown_pauses(*documents: Documents) -> dict[str, float]:
+    """Return the pause that is shown of each event after ``documents``, by its id."""
+    scrape = Scrape(exposition(snapshot_after((0, []), *documents)).render().body.decode())
+    series = scrape.series("event_observed_pause_seconds")
+    return {labels["event_id"]: value for labels, value in series}
+
+
 def test_the_pause_of_an_event_for_an_hour_after_its_end() -> None:
     """The longest pause of an own event is shown while it is current, and for an hour after."""
     runs = ScheduledEvent("RUNS", "Freeze", "Started", "Platform", ("vmss_0",))
     peer = replace(runs, event_id="PEER", resources=("vmss_1",))
-    events = (runs, peer)
-
-    def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[float]:
-        scrape = Scrape(exposition(snapshot_after((0, []), *documents)).render().body.decode())
-        series = scrape.series(
-            "event_observed_pause_seconds", event_id="RUNS", event_type="Freeze", scope="self"
-        )
-        assert len(scrape.series("event_observed_pause_seconds")) == len(series)
-        return [value for _, value in series]
-
+    both = (runs, peer)
     pause = 0.004  # what ``snapshot_after`` measures at each document
-    assert shown((1, events)) == [pause]
-    assert shown((1, events), (2, []), (3600, [])) == [pause]
-    assert shown((1, events), (2, []), (3603, [])) == []
+    assert shown_pauses((1, both)) == {"RUNS": pause}
+    ended_at = 2
+    just_before_an_hour = ended_at + 3598
+    just_after_an_hour = ended_at + 3601
+    assert shown_pauses((1, both), (ended_at, []), (just_before_an_hour, [])) == {"RUNS": pause}
+    assert shown_pauses((1, both), (ended_at, []), (just_after_an_hour, [])) == {}
 
 
-@pytest.mark.parametrize(("pause", "is_longer"), [(4.0, False), (12.0, True)])
-def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -> None:
-    """Announced as 5 s and paused for 12 s: a fact of its own, and the event is not harmless."""
+def after_a_pause(seconds: float) -> Scrape:
+    """Return the exposition after a Freeze that was announced as 5 s and paused the VM for so
+    long.
+    """
     freeze = ScheduledEvent("E", "Freeze", "Scheduled", "Platform", ("web_0",), NOON, "", 5.0)
     started = replace(freeze, status="Started", not_before=None)
     known = Lifecycles()
-    for seconds, event in ((0, freeze), (1, started), (20, started)):
-        context = ObservationContext(at(seconds), "web_0", pause=Pause(pause if seconds else 0.0))
+    for at_second, event, pause in ((0, freeze, 0.0), (1, started, 0.0), (20, started, seconds)):
+        context = ObservationContext(at(at_second), "web_0", pause=Pause(pause))
         known, _ = observe(known, Document(7, (event,)), context)
     snapshot = Snapshot(vm_name="web_0", identity=WEB).with_events(known, NOON + 20)
-    scrape = Scrape(exposition(snapshot).render().body.decode())
+    return Scrape(exposition(snapshot).render().body.decode())
+
+
+def test_a_pause_that_was_longer_than_announced() -> None:
+    """It is a fact of its own, and the event is not harmless."""
+    scrape = after_a_pause(12.0)
     labels = {
         "event_id": "E",
         "event_type": "Freeze",
@@ -153,37 +153,62 @@ def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -
         "vm_name": "web_0",
         "announced": "5",
     }
-    assert scrape.series("event_paused_longer_seconds") == ([(labels, 12.0)] if is_longer else [])
-    [(info, _)] = scrape.series("event_info")
-    assert info["kind"] == ("announced" if is_longer else "harmless")
-    assert bool(scrape.series("vm_impact_timestamp_seconds")) is is_longer
+    assert scrape.series("event_paused_longer_seconds") == [(labels, 12.0)]
+    assert [info["kind"] for info, _ in scrape.series("event_info")] == ["announced"]
+    assert scrape.series("vm_impact_timestamp_seconds")
 
 
-def test_ended_events_for_an_hour() -> None:
-    """The end of an event is shown for an hour, unless the event returns. If more than a hundred
-    end, all are shown for five minutes, so that rules know of each, and then the newest hundred.
-    """
-    events = [
-        ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900)
-        for i in range(120)
+def test_a_pause_as_short_as_announced() -> None:
+    """The event stays harmless, and has no impact."""
+    scrape = after_a_pause(4.0)
+    assert scrape.series("event_paused_longer_seconds") == []
+    assert [info["kind"] for info, _ in scrape.series("event_info")] == ["harmless"]
+    assert scrape.series("vm_impact_timestamp_seconds") == []
+
+
+ENDED_AT = 60.0
+"""When events end in the tests below, in seconds after noon."""
+
+
+def shown_ends(*documents: Documents) -> list[str]:
+    """Return the ids of the events whose end at ``ENDED_AT`` is shown after ``documents``."""
+    scrape = Scrape(exposition(snapshot_after(*documents)).render().body.decode())
+    series = scrape.series(
+        "event_ended_timestamp_seconds", outcome="cancelled", scope="self", event_type="Freeze"
+    )
+    assert {value for _, value in series} <= {NOON + ENDED_AT}
+    return [labels["event_id"] for labels, _ in series]
+
+
+def freezes(count: int) -> list[ScheduledEvent]:
+    """Return so many events of this VM, E0 and so on."""
+    return [
+        ScheduledEvent(f"E{number}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900)
+        for number in range(count)
     ]
 
-    def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[str]:
-        scrape = Scrape(exposition(snapshot_after(*documents)).render().body.decode())
-        series = scrape.series(
-            "event_ended_timestamp_seconds", outcome="cancelled", scope="self", event_type="Freeze"
-        )
-        assert {value for _, value in series} <= {NOON + 60}
-        return [labels["event_id"] for labels, _ in series]
 
-    first, second, *others = events
-    assert shown((0, events)) == []
-    # All but the first end at 60 s, and are looked at in the same second and 301 s later.
-    assert len(shown((0, events), (60, [first]))) == 119
-    newest = [f"E{i}" for i in range(20, 120)]
-    assert shown((0, events), (60, [first]), (361, [first])) == newest
-    # The first two end, and the second one returns.
-    assert shown((0, events), (60, others), (70, [second, *others])) == ["E0"]
-    # One ends at 60 s, and is looked at just before and just after an hour.
-    assert shown((0, [first]), (60, []), (3659, [])) == ["E0"]
-    assert shown((0, [first]), (60, []), (3661, [])) == []
+def test_an_end_is_shown_for_an_hour() -> None:
+    """The end of an event is shown for an hour, unless the event returns."""
+    first, second, third = freezes(3)
+    begin = (0, [first, second, third])
+    assert shown_ends(begin) == []
+    first_and_second_end = (ENDED_AT, [third])
+    second_returns = (ENDED_AT + 10, [second, third])
+    assert shown_ends(begin, first_and_second_end) == ["E0", "E1"]
+    assert shown_ends(begin, first_and_second_end, second_returns) == ["E0"]
+    assert shown_ends((0, [first]), (ENDED_AT, []), (ENDED_AT + 3599, [])) == ["E0"]
+    assert shown_ends((0, [first]), (ENDED_AT, []), (ENDED_AT + 3601, [])) == []
+
+
+def test_many_ends() -> None:
+    """If more than a hundred events end, all ends are shown for five minutes, so that rules know of
+    each, and then the newest hundred.
+    """
+    first, *others = freezes(120)
+    begin = (0, [first, *others])
+    others_end = (ENDED_AT, [first])
+    ids = [each.event_id for each in others]
+    assert sorted(shown_ends(begin, others_end)) == sorted(ids)
+    five_minutes_later = (ENDED_AT + 301, [first])
+    assert shown_ends(begin, others_end, five_minutes_later) == ids[-100:]

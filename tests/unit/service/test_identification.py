@@ -1,6 +1,7 @@
 """How often IMDS is asked who this VM is, and what an answer changes."""
 
 import logging
+from itertools import groupby
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
@@ -18,30 +19,34 @@ def case(name: str) -> bytes:
 
 
 def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
-    """Return what is learnt from these answers, one after the other, and the pauses between the
-    requests.
+    """Return each identity that is learnt from these answers, one after the other, and the pauses
+    after the requests.
     """
     waiting = iter(answers)
-    found: list[Instance] = []
+    known: list[Instance | None] = []  # after each request
     pauses: list[float] = []
 
     def wait(seconds: float) -> bool:
-        if asking.identity is not None and asking.identity not in found[-1:]:
-            found.append(asking.identity)
+        """Note what is known and how long to wait for the next request; end with the answers."""
+        known.append(asking.identity)
         pauses.append(seconds)
         return len(pauses) >= len(answers)
 
     peer = Peer(lambda connection, _: connection.sendall(next(waiting)))
     try:
         client = ImdsClient(
-            peer.url, ApiVersions("2020-07-01"), RateLimiter(100), lambda _: False, LONG
+            peer.url,
+            ApiVersions("2020-07-01"),
+            RateLimiter(100),
+            wait=lambda _: False,
+            connect_seconds=LONG,
         )
         asking = Identification(client, LONG, None, wait, logging.getLogger("identification"))
         asking.run()
         assert asking.asked.is_set(), "the first poll waits for it"
     finally:
         peer.end()
-    return found, pauses
+    return [identity for identity, _ in groupby(known) if identity is not None], pauses
 
 
 def test_moved_vm() -> None:

@@ -27,16 +27,19 @@ def listening(
         yield path, manager
 
 
-def tell_for_a_while(
+def lines_to(
     manager: socket.socket,
     environment: dict[str, str],
     enough: Callable[[list[str]], bool],
     overdue_seconds: Callable[[], float] = lambda: 0.0,
     words: Callable[[], str] = lambda: "fine",
 ) -> list[str]:
-    """All lines that were sent, until there are enough."""
+    """Notify ``manager`` until it has got ``enough`` lines; return them.
 
-    async def scene() -> list[str]:
+    In each turn, ``overdue_seconds`` returns how late work is, and ``words`` the status.
+    """
+
+    async def notify() -> list[str]:
         loop = asyncio.get_running_loop()
         manager.settimeout(0)
         notifications = loop.create_task(
@@ -51,14 +54,14 @@ def tell_for_a_while(
             await notifications
         return lines
 
-    return asyncio.run(scene())
+    return asyncio.run(notify())
 
 
 def test_ready_comes_first_and_once(listening: tuple[str, socket.socket]) -> None:
     """The manager hears once that the daemon is ready, with the line for people."""
     path, manager = listening
     environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}
-    lines = tell_for_a_while(manager, environment, lambda lines: lines.count("WATCHDOG=1") > 3)
+    lines = lines_to(manager, environment, lambda lines: lines.count("WATCHDOG=1") > 3)
     ready, status, *pings = lines
     assert (ready, status) == ("READY=1", "STATUS=fine")
     assert set(pings) == {"WATCHDOG=1"}
@@ -69,7 +72,7 @@ def test_no_watchdog_no_pings(listening: tuple[str, socket.socket]) -> None:
     """A manager without a watchdog gets only changes."""
     path, manager = listening
     says = iter(["one", "one", "two"])
-    lines = tell_for_a_while(
+    lines = lines_to(
         manager,
         {"NOTIFY_SOCKET": path},
         lambda lines: "STATUS=two" in lines,
@@ -83,9 +86,10 @@ def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -
     is later.
     """
     path, manager = listening
-    late = iter([0.0, 0.19, 0.21, 5.0, 5.0, 0.0])
-    turns = iter(range(6))
-    lines = tell_for_a_while(
+    overdue = [0.0, 0.19, 0.21, 5.0, 5.0, 0.0]  # seconds, in each turn
+    late = iter(overdue)
+    turns = iter(range(len(overdue)))
+    lines = lines_to(
         manager,
         {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK},
         lambda lines: "STATUS=5" in lines,
@@ -109,7 +113,7 @@ def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
                 manager.bind(path)
             return "fine"
 
-        lines = tell_for_a_while(
+        lines = lines_to(
             manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, bool, words=words
         )
     assert lines == ["READY=1", "STATUS=fine", "WATCHDOG=1"]
@@ -128,7 +132,7 @@ def test_status_is_one_line_of_text(
 ) -> None:
     """A VM's name cannot inject another message."""
     path, manager = listening
-    assert tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == [
+    assert lines_to(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == [
         "READY=1",
         line,
     ]
@@ -137,7 +141,7 @@ def test_status_is_one_line_of_text(
 def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None:
     """An error while formatting the status does not prevent READY=1."""
     path, manager = listening
-    lines = tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: str(1 // 0))
+    lines = lines_to(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: str(1 // 0))
     ready, status = lines
     assert ready == "READY=1"
     assert "ZeroDivisionError" in status
