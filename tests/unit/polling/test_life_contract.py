@@ -13,17 +13,25 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.machine import ID, Machine, MachineClock, event
 
 
-@pytest.mark.parametrize(("interval", "believed"), [(1, 6), (2, 4), (10, 3), (120, 3)])
-def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believed: int) -> None:
+@pytest.mark.parametrize(
+    ("interval", "believed", "end"),
+    [(1, 6, "cancelled"), (2, 4, "cancelled"), (10, 3, "cancelled"), (120, 3, "lost")],
+)
+def test_empty_bodies_that_are_believed(
+    machine: Machine, interval: int, believed: int, end: str
+) -> None:
     """Empty bodies end an event after three polls and 5 s; with long gaps between polls, it is
     lost.
+
+    There are ``interval`` seconds between polls. The empty body number ``believed`` is believed:
+    the first comes ``interval`` seconds after the event was shown.
     """
     machine.polls(0, None, event())
     for number in range(1, believed):
         machine.polls(number * interval, b"")
         assert machine.transitions == {"detected": 1}
     machine.polls(believed * interval, b"")
-    assert machine.transitions == {"detected": 1, "lost" if interval > 60 else "cancelled": 1}
+    assert machine.transitions == {"detected": 1, end: 1}
 
 
 def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
@@ -66,38 +74,67 @@ def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
     assert [each.event_id for each in machine.imds.record] == [ID]
 
 
-@pytest.mark.parametrize("first_answers", [True, False])
-def test_a_secondary_approves_when_the_primary_hangs(
-    machine: Machine, tmp_path: Path, first_answers: bool
-) -> None:
-    """One POST approves with ``documented-all``: the first VM's, or the second's after its turn if
-    the first hangs.
-    """
-    second = Machine(machine.imds, tmp_path / "second", machine.stack, "documented-all", "vmss_1")
-    outside = Machine(machine.imds, tmp_path / "outside", machine.stack, "documented-all", "vmss_4")
+REQUESTED = event(EventSource="User", Resources=["vmss_0", "vmss_1"])
+BEGUN = {**REQUESTED, "EventStatus": "Started", "NotBefore": ""}
+
+
+@pytest.fixture
+def second(machine: Machine, tmp_path: Path) -> Machine:
+    """The second VM of Resources; ``machine`` is the first one."""
+    return Machine(machine.imds, tmp_path / "second", machine.stack, "documented-all", "vmss_1")
+
+
+@pytest.fixture
+def outside(machine: Machine, tmp_path: Path) -> Machine:
+    """A VM that is not in Resources."""
+    return Machine(machine.imds, tmp_path / "outside", machine.stack, "documented-all", "vmss_4")
+
+
+def approvals(machine: Machine) -> int:
+    """Return how many requests for an approval IMDS has got."""
+    return len([each for each in machine.imds.requests if each.method == "POST"])
+
+
+def approvers(machine: Machine) -> list[str]:
+    """Return who approved the events of this VM whose start it has seen."""
+    assert machine.exporter
+    latencies = machine.exporter.poller.snapshot.statistics.approval_latency
+    return [approver for _, approver in latencies]
+
+
+def test_the_primary_approves(machine: Machine, second: Machine, outside: Machine) -> None:
+    """With ``documented-all``, the first VM of Resources approves at once, and no other VM does."""
     machine.policy = "documented-all"
-    requested = event(EventSource="User", Resources=["vmss_0", "vmss_1"])
-    started = {**requested, "EventStatus": "Started", "NotBefore": ""}
-
-    def posts() -> list[str]:
-        return [each.path for each in machine.imds.requests if each.method == "POST"]
-
-    sent_at = None
-    for at in (0, 30, 59, 60, 90, 150, 200):
-        shown = requested if sent_at is None else started
+    for vm in (machine, second, outside):
+        vm.polls(0, None, REQUESTED)
+    assert approvals(machine) == 1
+    for moment in (30, 60, 200):
         for vm in (machine, second, outside):
-            if vm is not machine or first_answers:
-                vm.polls(at, None, shown)
-        sent_at = at if sent_at is None and posts() else sent_at
-    assert sent_at == (0 if first_answers else 60)
-    assert len(posts()) == 1
-    assert second.transitions == {"detected": 1, "approved": 1, "started": 1}
-    approver = "external" if first_answers else "exporter"
-    assert second.exporter
-    assert list(second.exporter.poller.snapshot.statistics.approval_latency) == [
-        ("Reboot", approver)
-    ]
-    assert outside.transitions == {"detected": 1, "approved": 1, "started": 1}
+            vm.polls(moment, None, BEGUN)
+    assert approvals(machine) == 1
+    for vm in (second, outside):
+        assert vm.transitions == {"detected": 1, "approved": 1, "started": 1}
+    assert approvers(second) == ["external"]
+
+
+def test_a_secondary_approves_when_the_primary_hangs(second: Machine, outside: Machine) -> None:
+    """With ``documented-all``, the second VM of Resources approves after its turn of a minute, if
+    the first one does not, and no other VM does.
+    """
+    for moment in (0, 30, 59):
+        for vm in (second, outside):
+            vm.polls(moment, None, REQUESTED)
+    assert approvals(second) == 0
+    for vm in (second, outside):
+        vm.polls(60, None, REQUESTED)
+    assert approvals(second) == 1
+    for moment in (61, 90, 200):
+        for vm in (second, outside):
+            vm.polls(moment, None, BEGUN)
+    assert approvals(second) == 1
+    for vm in (second, outside):
+        assert vm.transitions == {"detected": 1, "approved": 1, "started": 1}
+    assert approvers(second) == ["exporter"]
 
 
 @pytest.mark.parametrize("fault", ["throttle", "500"])
@@ -122,5 +159,6 @@ def test_patience_with_a_service_that_is_being_enabled(tmp_path: Path, fault: st
         imds.inject("timeout")
         assert machine.poll_outcome() is Outcome.TIMEOUT
         imds.heal()
-        clock.wall += 86_401
+        a_day = 86_400
+        clock.wall += a_day + 1
         assert machine.poll_outcome() is Outcome.OK, "Azure has disabled and enabled it again"

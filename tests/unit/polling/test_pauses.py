@@ -26,6 +26,15 @@ Passing = tuple[float, float]
 """How far the wall clock and the one since boot get while somebody waits."""
 
 
+def late(seconds: float) -> Passing:
+    """Return a wait for a tick that took so much longer than it should, by both clocks."""
+    taken = TICK_SECONDS + seconds
+    return (taken, taken)
+
+
+IN_TIME = late(0.0)
+
+
 @dataclass
 class Machine:
     """Clocks that advance by a given time with every wait; waits return immediately."""
@@ -71,11 +80,11 @@ def journal() -> Iterator[Journal]:
 
 @contextmanager
 def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses]]:
-    """Tick through ``waits``, with a wait in time behind them, and then wait for the next one."""
+    """Tick through ``waits`` and one more in time; then the thread waits for the tick after it."""
     machine = Machine()
     pauses = Pauses(machine.now, machine.since_boot, journal, machine.sleep)
     pauses.attend(own_event())
-    for passing in (*waits, (TICK_SECONDS,) * 2):
+    for passing in (*waits, IN_TIME):
         machine.waits.put(passing)
     machine.waits.join()
     try:
@@ -85,18 +94,13 @@ def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses
         machine.waits.put((0.0, 0.0))
 
 
-def late(seconds: float) -> Passing:
-    """A wait that all clocks saw take so much longer than it should."""
-    return (TICK_SECONDS + seconds,) * 2
-
-
 @pytest.mark.parametrize(
     ("waits", "largest"),
     [
-        pytest.param([late(0.0)] * 5, 0.0, id="in time"),
+        pytest.param([IN_TIME] * 5, 0.0, id="in time"),
         pytest.param([late(0.0004), late(0.002), late(0.001)], 0.002, id="a little late"),
         pytest.param(
-            [late(0.0), late(2.0), late(5.5), late(1.0)],
+            [IN_TIME, late(2.0), late(5.5), late(1.0)],
             5.5,
             id="the largest of several, not their sum",
         ),
@@ -116,7 +120,7 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
         assert found is not None
         assert found.seconds == pytest.approx(largest, abs=0.0015)
         assert (found.ended is None) is (found.seconds == 0)
-        assert pauses.take() == Pause(0.0)
+        assert pauses.take() == Pause(0.0), "it was returned before"
         machine.passes(3.0, 3.0)
         before_its_tick = pauses.take()
         assert before_its_tick is not None
@@ -127,7 +131,7 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
 
 def test_when_a_pause_ended(journal: Journal) -> None:
     """A pause that a tick sees has ended at that tick; one of the wall clock alone, at the poll."""
-    with ticking(journal, late(0.0), late(5.5), late(0.0), late(0.0)) as (machine, pauses):
+    with ticking(journal, IN_TIME, late(5.5), IN_TIME, IN_TIME) as (machine, pauses):
         found = pauses.take()
         assert found is not None
         assert found.ended is not None
@@ -143,7 +147,7 @@ def test_when_a_pause_ended(journal: Journal) -> None:
     ("stopped", "seconds", "measured"),
     [
         pytest.param(380_000, 0.4, 0.02, id="the quota stopped the process"),
-        pytest.param(700_000, 0.4, 0.0, id="on two CPUs"),
+        pytest.param(700_000, 0.4, 0.0, id="it did on two CPUs"),
         pytest.param(0, 0.4, 0.4, id="it did not, so the VM was paused"),
         pytest.param(900_000, 5.0, 5.0, id="no quota stops for so long"),
     ],
@@ -151,7 +155,11 @@ def test_when_a_pause_ended(journal: Journal) -> None:
 def test_a_cpu_quota_is_no_pause(
     stopped: int, seconds: float, measured: float, journal: Journal, tmp_path: Path
 ) -> None:
-    """What the quota of the own cgroup stopped is not counted; a pause of the VM is."""
+    """What the quota of the own cgroup stopped is not counted; a pause of the VM is.
+
+    A tick is late by ``seconds``, and the kernel says that the quota has stopped threads for
+    ``stopped`` microseconds since the tick before.
+    """
     membership = tmp_path / "cgroup"
     membership.write_text("1:cpu:/other\n0::/system.slice/exporter\n")
     statistics = tmp_path / "system.slice" / "exporter" / "cpu.stat"
