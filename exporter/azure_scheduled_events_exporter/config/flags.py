@@ -40,7 +40,8 @@ def add_settings(
 
     Args:
         parser: of one command.
-        defaults: those of this command that differ from the settings' own, by flag.
+        defaults: those of this command that differ from the settings' own, by flag. They are only
+            shown in the help: the command applies them itself.
         hidden: flags that the help does not show, because the command refuses them later.
         groups: names of :data:`GROUPS` that the help shows. Settings of the other groups are
             accepted all the same, because files and variables of a service have them.

@@ -21,19 +21,20 @@ def question(chosen: Sequence[Lifecycle]) -> str:
     events = [life.event for life in chosen if life.is_open_to_approval]
     if not events:
         return rows.rstrip("\n")  # the result gives the reason
-    hit = dict.fromkeys(name for event in events for name in event.resources)
-    text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(hit)}"
+    # Each VM once, in the order of the events.
+    affected = dict.fromkeys(name for event in events for name in event.resources)
+    text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(affected)}"
     deleting = [
         event
         for event in events
         if event.event_type in EVENT_FACTS and EVENT_FACTS[event.event_type].deletes
     ]
-    gone = dict.fromkeys(
+    deleted = dict.fromkeys(
         f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME]
     )
-    if not gone:
+    if not deleted:
         return text
-    return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}"
+    return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(deleted)}"
 
 
 def _now(lives: Sequence[Lifecycle]) -> float:

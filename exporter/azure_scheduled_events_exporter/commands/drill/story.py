@@ -28,7 +28,7 @@ from azure_scheduled_events_exporter.simulator.document import document_body
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
 DRILL: Final = "DRILL"
-"""What names the alerts, VMs and scale sets of a drill to people."""
+"""The word by which people see that an alert, a VM or a scale set belongs to a drill."""
 
 
 def story_of(name: str) -> Scenario:
