@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.alerts.events import RESOLVE_AFTER
-from azure_scheduled_events_exporter.alerts.formats.queries import NO_VMS, UNKNOWN_TIME
-from azure_scheduled_events_exporter.alerts.formats.texts import vms_in_place
+from azure_scheduled_events_exporter.alerts.formats.wording import (
+    NO_VMS,
+    UNKNOWN_TIME,
+    vms_in_place,
+)
 from azure_scheduled_events_exporter.alerts.pushed import Facts, PushedAlert
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.instance import Instance

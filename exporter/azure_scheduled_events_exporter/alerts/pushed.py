@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote_plus
 
-from .formats.texts import ahead_of, filled, loss_of, type_in_title
+from .formats.texts import filled
+from .formats.wording import ahead_of, loss_of, type_in_title
 from .groups import alerts
 from .rule import Alert, Events
 from .settings import Settings

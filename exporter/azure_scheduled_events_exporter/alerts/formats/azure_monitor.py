@@ -22,9 +22,10 @@ from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE
 from azure_scheduled_events_exporter.times import parse_duration
 
+from .azure_monitor_texts import FOR_AZURE_MONITOR
 from .prometheus import annotations
 from .scrape import scrape_job
-from .texts import FOR_AZURE_MONITOR, OF_TARGETS
+from .texts import OF_TARGETS
 from .yaml_text import NOTE, to_yaml
 
 _PAGE = 0  # the numbers of Azure's severities

@@ -16,8 +16,9 @@ from azure_scheduled_events_exporter.alerts.series import INFO, INSTANCE
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
+from .grafana_texts import FOR_GRAFANA, NAMES
 from .prometheus import annotations
-from .texts import FOR_GRAFANA, NAMES, OF_TARGETS
+from .texts import OF_TARGETS
 from .yaml_text import to_yaml
 
 # Grafana's default min_interval: it evaluates no group more often, and in steps of it.

@@ -10,7 +10,8 @@ from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
 from azure_scheduled_events_exporter.alerts.settings import Settings
 
 from .rule_comments import head, with_comments
-from .texts import FOR_RULES, Form
+from .rule_texts import FOR_RULES
+from .texts import Form
 from .yaml_text import to_yaml
 
 VERSION_ANNOTATION = "rules_version"

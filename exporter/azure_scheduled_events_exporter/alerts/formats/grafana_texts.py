@@ -1,0 +1,71 @@
+"""How Grafana writes the texts of alerts: as templates that cannot query.
+
+A second query of each rule whose texts name VMs has the names (``grafana``).
+"""
+
+from collections.abc import Mapping
+
+from .go_templates import UTC, ahead, hook, loss, place, with_constants
+from .texts import Form
+from .wording import NO_VMS, UNKNOWN_REFUSED, UNKNOWN_TIME
+
+NAMES = "E"
+"""The expression of a Grafana rule that has the names of VMs as labels."""
+
+
+_CONSTANTS: Mapping[str, str] = {
+    "NAMES": f'(index .Values "{NAMES}").Labels',
+    "VALUE": '(index .Values "B").Value',
+    "UTC": UTC,
+}
+
+
+def _template(text: str) -> str:
+    """Return ``text`` with constants in the place of words in capitals.
+
+    NAMES stands for the labels with the names of VMs, VALUE for the alert's value. A template has
+    no dollar sign, which Grafana would expand in a provisioned file.
+    """
+    return with_constants(text, _CONSTANTS)
+
+
+_IN_GROUP = "{{ with NAMES.resource_group }} (resource group {{ . }}){{ end }}"
+_VM_NAME = "{{ with NAMES.vm_name }}{{ . }}{{ else }}the VM{{ end }}"
+_WORD = (
+    '{{ with NAMES.event_status }}{{ if eq . "Started" }}since{{ else }}at{{ end }}'
+    "{{ else }}at{{ end }}"
+)
+
+FOR_GRAFANA = Form(
+    facts={
+        "vms": _template(
+            "{{ with NAMES.vms }}{{ . }}"
+            f"{{{{ else }}}}{NO_VMS} {{{{ .Labels.event_id }}}}{{{{ end }}}}{_IN_GROUP}"
+        ),
+        "when": _template(
+            f"{{{{ if gt VALUE 0.0 }}}}{_WORD} {{{{ humanizeTimestamp VALUE | UTC }}}}"
+            f"{{{{ else }}}}{UNKNOWN_TIME}{{{{ end }}}}"
+        ),
+        "loss": loss(".Labels."),
+        "ahead": ahead(".Labels."),
+        "away": "its VMs",
+        "vm": _template(f"{_VM_NAME} at {{{{ .Labels.instance }}}}{_IN_GROUP}"),
+        "paused_vm": _template(f"{_VM_NAME}{_IN_GROUP}"),
+        "announced": "less",
+        "begun": "a time that the dashboard shows",
+        "refused": UNKNOWN_REFUSED,
+        **hook(".Labels."),
+        "hook_vm": _template(f"{_VM_NAME}{_IN_GROUP}"),
+        "hook_event": "a {{ .Labels.event_type }}",
+        "seconds": _template('{{ printf "%.0f s" VALUE }}'),
+        "place": place(".Labels."),
+        "time": _template("{{ humanizeTimestamp VALUE | UTC }}"),
+    },
+    label=".Labels.",
+    value=_template("VALUE"),
+    event_board=_template(
+        '{{ with NAMES.resources }}{{ if match "," . }}fleet?{{ else }}vm?var-vm={{ urlquery . }}'
+        "{{ end }}{{ else }}fleet?{{ end }}"
+        "{{ with NAMES.resource_group }}&var-resource_group={{ urlquery . }}{{ end }}"
+    ),
+)
