@@ -1,11 +1,10 @@
 """Parts of templates of Go, in which Prometheus, vmalert and Grafana write the texts of alerts.
 
-In a template, ``{{`` and ``}}`` enclose an action; an f-string has to double these braces. Functions
-get ``labels``: what precedes the name of a label of the alert, such as ``$labels.``.
+In a template, ``{{`` and ``}}`` enclose an action. The functions get ``labels``: what precedes the
+name of a label of the alert, such as ``$labels.``.
 """
 
 import re
-from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 
@@ -29,46 +28,66 @@ SHORT_TYPE = f'reReplaceAll "^(.{{{LONGEST_TYPE}}}).+" "${{1}}…"'
 SHORT_GROUP = f'reReplaceAll "^(.{{{LONGEST_GROUP}}}).+" "${{1}}…"'
 """Cuts a resource group after ``LONGEST_GROUP`` characters."""
 _CONSTANT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)*\b")
+"""A word in capitals."""
 
 
-def with_constants(template: str, constants: Mapping[str, str]) -> str:
-    """Return ``template`` with the constants in the place of their names, words in capitals."""
+def with_constants(template: str, **constants: str) -> str:
+    """Return ``template`` with the constants in the place of their names, words in capitals.
+
+    What a constant contains is not replaced again.
+    """
     return _CONSTANT.sub(lambda found: constants.get(found[0], found[0]), template)
-
-
-def place(labels: str) -> str:
-    """Return the template of ``{place}``."""
-    return f"{{{{ with {labels}resource_group }}}} (resource group {{{{ . }}}}){{{{ end }}}}"
 
 
 def loss(labels: str) -> str:
     """Return the template of ``{loss}``: what an event of this type costs."""
-    known = " else ".join(
-        f'if eq {labels}event_type "{each}" }}}}{each.facts.loss}{{{{' for each in EventType
+    cases = [
+        with_constants(
+            'if eq EVENT_TYPE "TYPE" }}LOSS',
+            EVENT_TYPE=f"{labels}event_type",
+            TYPE=each,
+            LOSS=each.facts.loss,
+        )
+        for each in EventType
+    ]
+    return with_constants(
+        "{{ CASES{{ else }}UNKNOWN_LOSS{{ end }}",
+        CASES="{{ else ".join(cases),
+        UNKNOWN_LOSS=UNKNOWN_LOSS,
     )
-    return f"{{{{ {known} else }}}}{UNKNOWN_LOSS}{{{{ end }}}}"
 
 
 def ahead(labels: str) -> str:
     """Return the template of ``{ahead}``: what to do about an event that is days ahead."""
-    is_freeze = f'eq {labels}event_type "{EventType.FREEZE}"'
-    return f"{{{{ if {is_freeze} }}}}{PAUSE_AHEAD}{{{{ else }}}}{AHEAD}{{{{ end }}}}"
+    return with_constants(
+        '{{ if eq EVENT_TYPE "FREEZE" }}PAUSE_AHEAD{{ else }}AHEAD{{ end }}',
+        EVENT_TYPE=f"{labels}event_type",
+        FREEZE=EventType.FREEZE,
+        PAUSE_AHEAD=PAUSE_AHEAD,
+        AHEAD=AHEAD,
+    )
 
 
 def hook(labels: str) -> dict[str, str]:
     """Return the templates of what a hook has not done, by the names of the facts."""
-    outcome = f"{labels}outcome"
 
     def by_phase(recover: str, prepare: str) -> str:
-        is_recover = f'eq {labels}phase "recover"'
-        return f"{{{{ if {is_recover} }}}}{recover}{{{{ else }}}}{prepare}{{{{ end }}}}"
+        return with_constants(
+            '{{ if eq PHASE "recover" }}RECOVER{{ else }}PREPARE{{ end }}',
+            PHASE=f"{labels}phase",
+            RECOVER=recover,
+            PREPARE=prepare,
+        )
 
+    outcome = with_constants(
+        '{{ if eq OUTCOME "too_late" }}was too late for{{ else -}}\n'
+        '{{ if eq OUTCOME "timeout" }}timed out{{ else }}failed{{ end }} WHEN{{ end }}',
+        OUTCOME=f"{labels}outcome",
+        WHEN=by_phase(recover="after", prepare="before"),
+    )
+    state = by_phase(recover="back in service", prepare="drained")
     return {
-        "hook_state": f"is perhaps not {by_phase('back in service', 'drained')}",
-        "hook_outcome": (
-            f'{{{{ if eq {outcome} "too_late" }}}}was too late for{{{{ else -}}}}\n'
-            f'{{{{ if eq {outcome} "timeout" }}}}timed out{{{{ else }}}}failed{{{{ end }}}} '
-            f"{by_phase('after', 'before')}{{{{ end }}}}"
-        ),
-        "by_hand": by_phase(RECOVER, PREPARE),
+        "hook_state": f"is perhaps not {state}",
+        "hook_outcome": outcome,
+        "by_hand": by_phase(recover=RECOVER, prepare=PREPARE),
     }

@@ -3,9 +3,7 @@
 A second query of each rule whose texts name VMs has the names (``grafana``).
 """
 
-from collections.abc import Mapping
-
-from .go_templates import UTC, ahead, hook, loss, place, with_constants
+from .go_templates import UTC, ahead, hook, loss, with_constants
 from .texts import Form
 from .wording import NO_VMS, UNKNOWN_REFUSED, UNKNOWN_TIME
 
@@ -13,52 +11,55 @@ NAMES = "E"
 """The expression of a Grafana rule that has the names of VMs as labels."""
 
 
-_CONSTANTS: Mapping[str, str] = {
-    "NAMES": f'(index .Values "{NAMES}").Labels',
-    "VALUE": '(index .Values "B").Value',
-    "UTC": UTC,
-}
-
-
-def _template(text: str) -> str:
+def _template(text: str, **more: str) -> str:
     """Return ``text`` with constants in the place of words in capitals.
 
     NAMES stands for the labels with the names of VMs, VALUE for the alert's value. A template has
     no dollar sign, which Grafana would expand in a provisioned file.
     """
-    return with_constants(text, _CONSTANTS)
+    return with_constants(
+        text,
+        NAMES=f'(index .Values "{NAMES}").Labels',
+        VALUE='(index .Values "B").Value',
+        UTC=UTC,
+        **more,
+    )
 
 
-_IN_GROUP = "{{ with NAMES.resource_group }} (resource group {{ . }}){{ end }}"
-_VM_NAME = "{{ with NAMES.vm_name }}{{ . }}{{ else }}the VM{{ end }}"
-_WORD = (
+_IN_GROUP = _template("{{ with NAMES.resource_group }} (resource group {{ . }}){{ end }}")
+_VM_NAME = _template("{{ with NAMES.vm_name }}{{ . }}{{ else }}the VM{{ end }}")
+_WORD = _template(
     '{{ with NAMES.event_status }}{{ if eq . "Started" }}since{{ else }}at{{ end }}'
     "{{ else }}at{{ end }}"
 )
+"""The word before the time of an event's impact."""
 
 FOR_GRAFANA = Form(
     facts={
         "vms": _template(
-            "{{ with NAMES.vms }}{{ . }}"
-            f"{{{{ else }}}}{NO_VMS} {{{{ .Labels.event_id }}}}{{{{ end }}}}{_IN_GROUP}"
+            "{{ with NAMES.vms }}{{ . }}{{ else }}NO_VMS {{ .Labels.event_id }}{{ end }}IN_GROUP",
+            NO_VMS=NO_VMS,
+            IN_GROUP=_IN_GROUP,
         ),
         "when": _template(
-            f"{{{{ if gt VALUE 0.0 }}}}{_WORD} {{{{ humanizeTimestamp VALUE | UTC }}}}"
-            f"{{{{ else }}}}{UNKNOWN_TIME}{{{{ end }}}}"
+            "{{ if gt VALUE 0.0 }}WORD {{ humanizeTimestamp VALUE | UTC }}"
+            "{{ else }}UNKNOWN_TIME{{ end }}",
+            WORD=_WORD,
+            UNKNOWN_TIME=UNKNOWN_TIME,
         ),
         "loss": loss(".Labels."),
         "ahead": ahead(".Labels."),
         "away": "its VMs",
-        "vm": _template(f"{_VM_NAME} at {{{{ .Labels.instance }}}}{_IN_GROUP}"),
-        "paused_vm": _template(f"{_VM_NAME}{_IN_GROUP}"),
+        "vm": _VM_NAME + " at {{ .Labels.instance }}" + _IN_GROUP,
+        "paused_vm": _VM_NAME + _IN_GROUP,
         "announced": "less",
         "begun": "a time that the dashboard shows",
         "refused": UNKNOWN_REFUSED,
         **hook(".Labels."),
-        "hook_vm": _template(f"{_VM_NAME}{_IN_GROUP}"),
+        "hook_vm": _VM_NAME + _IN_GROUP,
         "hook_event": "a {{ .Labels.event_type }}",
         "seconds": _template('{{ printf "%.0f s" VALUE }}'),
-        "place": place(".Labels."),
+        "place": "{{ with .Labels.resource_group }} (resource group {{ . }}){{ end }}",
         "time": _template("{{ humanizeTimestamp VALUE | UTC }}"),
     },
     label=".Labels.",

@@ -41,16 +41,16 @@ _CONSTANTS: Mapping[str, str] = {
 }
 
 
-def _template(text: str, **more: str) -> str:
+def template(text: str, **more: str) -> str:
     """Return the template that ``text`` stands for.
 
     A word in capitals stands for a constant, or one of ``more``. A backslash at the end of a line
     joins it with the next line.
     """
-    return with_constants(text.replace("\\\n", ""), {**_CONSTANTS, **more})
+    return with_constants(text.replace("\\\n", ""), **_CONSTANTS, **more)
 
 
-_KNOWN = _template(r"""\
+_KNOWN = template(r"""\
 {{ $known := printf "topk(1, INFO{event_id=%q,scope=\"self\",resource_group!=\"\"})"\
  $labels.event_id | query -}}
 {{ if not $known }}{{ $known = printf "topk(1, INFO{event_id=%q,resource_group!=\"\"})"\
@@ -64,7 +64,7 @@ The VMs of an event are asked first because they are few: a hundred others may s
 runs this query for each text at each evaluation.
 """
 
-EVENT = _template(
+EVENT = template(
     r"""\
 {{ $vms := printf "NO_VMS %s" $labels.event_id }}{{ $word := "at" -}}
 KNOWN{{ range $known -}}
@@ -79,14 +79,14 @@ KNOWN{{ range $known -}}
 )
 """Sets ``$vms``, the VMs of the event with their resource group, and ``$word``, for ``TIME``."""
 
-TIME = _template(r"""\
+TIME = template(r"""\
 {{ $when := "UNKNOWN_TIME" -}}
 {{ if gt $value 0.0 }}\
 {{ $when = printf "%s %s" $word (humanizeTimestamp $value | UTC) }}{{ end -}}
 """)
 """Sets ``$when``: the alert's value as a time, after ``$word``. It follows ``EVENT``."""
 
-TARGET = _template(r"""\
+TARGET = template(r"""\
 {{ $vm := $labels.instance -}}
 {{ range printf "topk(1, last_over_time(INSTANCE{job=%q,instance=%q}[1h]))"\
  $labels.job $labels.instance | query -}}
@@ -98,7 +98,7 @@ TARGET = _template(r"""\
 """)
 """Sets ``$vm``: the exporter's VM with its resource group and address, or the address alone."""
 
-PAUSED = _template(r"""\
+PAUSED = template(r"""\
 {{ $vm := $labels.instance }}{{ $announced := "less" -}}
 {{ range printf "topk(1, last_over_time(PAUSED_LONGER\
 {event_id=%[1]q,job=%[2]q,instance=%[3]q,vm_name!=\"\"}[1h]))\
@@ -112,7 +112,7 @@ PAUSED = _template(r"""\
 """)
 """Sets ``$vm``, the VM that was paused, and ``$announced``, the pause that Azure had announced."""
 
-BEGUN = _template(r"""\
+BEGUN = template(r"""\
 {{ $begun := "an unknown time" -}}
 {{ range printf "topk(1, last_over_time(EVENT_IMPACT{event_id=%q,job=%q,instance=%q}[2h]))"\
  $labels.event_id $labels.job $labels.instance | query -}}
@@ -121,7 +121,7 @@ BEGUN = _template(r"""\
 """)
 """Sets ``$begun``: when the event that paused the VM began."""
 
-REFUSED = _template(r"""\
+REFUSED = template(r"""\
 {{ $refused := "UNKNOWN_REFUSED" -}}
 {{ range printf "bottomk(1,\
  max by (event_id, event_type) (EVENT_IMPACT{job=%[1]q,instance=%[2]q})\
@@ -142,7 +142,7 @@ REFUSED = _template(r"""\
 If there are several, it is the one whose impact is next.
 """
 
-HOOK = _template(r"""\
+HOOK = template(r"""\
 {{ $vm := $labels.instance -}}
 {{ $type := $labels.event_type | SHORT_TYPE }}{{ $event := printf "a %s" $type -}}
 {{ range printf "topk(1, min by (job, instance)\
@@ -166,7 +166,7 @@ The query yields the time of the event's impact. If none is shown, it yields the
 1, which is no time.
 """
 
-AWAY = _template(r"""\
+AWAY = template(r"""\
 {{ $away := "" -}}
 {{ range $number, $each := printf "bottomk(ONE_MORE, min by (vm_name)\
  (VM_AWAY{subscription_id=%q,resource_group=%q,scale_set=%q}))"\
@@ -184,7 +184,7 @@ AWAY = _template(r"""\
 The query asks for one more than the text names, so that it can say "and others".
 """
 
-BOARD_OF_EVENT = _template(
+BOARD_OF_EVENT = template(
     r"""\
 {{ $board := "fleet" -}}
 KNOWN{{ range $known -}}

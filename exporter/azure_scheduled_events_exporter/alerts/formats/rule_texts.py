@@ -3,15 +3,26 @@
 Each text begins with the queries of its facts (``queries``).
 """
 
-from .go_templates import SHORT_GROUP, SHORT_TYPE, UTC, ahead, hook, loss
-from .queries import AWAY, BEGUN, BOARD_OF_EVENT, EVENT, HOOK, PAUSED, REFUSED, TARGET, TIME
+from .go_templates import ahead, hook, loss
+from .queries import (
+    AWAY,
+    BEGUN,
+    BOARD_OF_EVENT,
+    EVENT,
+    HOOK,
+    PAUSED,
+    REFUSED,
+    TARGET,
+    TIME,
+    template,
+)
 from .texts import Form
 
 FOR_RULES = Form(
     facts={
         "vms": "{{ $vms }}",
         "when": "{{ $when }}",
-        "event_type": f"{{{{ $labels.event_type | {SHORT_TYPE} }}}}",
+        "event_type": template("{{ $labels.event_type | SHORT_TYPE }}"),
         "loss": loss("$labels."),
         "ahead": ahead("$labels."),
         "away": "{{ $away }}",
@@ -24,15 +35,14 @@ FOR_RULES = Form(
         "hook_vm": "{{ $vm }}",
         "hook_event": "{{ $event }}",
         "seconds": '{{ printf "%.0f s" $value }}',
-        "place": (
-            f"{{{{ with $labels.resource_group | {SHORT_GROUP} }}}} (resource group {{{{ . }}}})"
-            "{{ end }}"
+        "place": template(
+            "{{ with $labels.resource_group | SHORT_GROUP }} (resource group {{ . }}){{ end }}"
         ),
-        "time": f"{{{{ humanizeTimestamp $value | {UTC} }}}}",
+        "time": template("{{ humanizeTimestamp $value | UTC }}"),
     },
     preludes={
         "vms": EVENT,
-        "when": TIME,
+        "when": TIME,  # after EVENT, whose variable it uses
         "vm": TARGET,
         "paused_vm": PAUSED,
         "begun": BEGUN,

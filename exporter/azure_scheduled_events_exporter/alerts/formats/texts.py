@@ -1,6 +1,6 @@
-"""The texts of alerts.
+"""The facts in the texts of alerts, which each engine and each pushed alert fills in.
 
-In the texts of the table of alerts (``alerts.groups``), facts stand in braces:
+In the texts of the table of alerts (``alerts.groups``), these facts stand in braces:
 
 - ``{vms}``: the VMs of the event and their resource group; ``{when}``: when its impact begins or
   began, with the word that fits. Exporters that push alerts fill them in with the same words.
@@ -41,8 +41,8 @@ class Form:
     Attributes:
         facts: the template of each fact that is neither a label nor the value.
         preludes: by the name of a fact, the query with which each text begins that has this fact.
-            It sets the variables (``$vms``) that the templates in ``facts`` use. They keep this
-            order in a text, since one may use variables of another one before it.
+            It sets the variables (``$vms``) that the templates in ``facts`` use. If a text has
+            several, they keep the order of this dictionary.
         label: what precedes the name of a label.
         value: the value of the alert.
         escape: the function that escapes a label in an address, and a space; "" if there is none.
