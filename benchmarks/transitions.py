@@ -9,7 +9,8 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal

@@ -14,7 +14,8 @@ from freezegun import api as freezer
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot

@@ -20,7 +20,8 @@ from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import (
     ExporterError,

@@ -2,7 +2,8 @@
 
 IMDS shows no end: a finished event leaves the document. What that means depends on what else is
 known (:class:`Absence`), and the table :data:`ABSENT` is the specification. Pure. Must not decide
-whether a missing event has ended at all: ``core.observation`` does, and calls :func:`end`.
+whether a missing event has ended at all: ``core.observation`` does, and calls :func:`end`. For an
+event that is in the document, see ``core.presence``.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """

@@ -1,7 +1,7 @@
 """What an event did to this VM, beside its pause: TCP segments sent again, and a step of the clock.
 
 Pure: computes from readings of the kernel's counters. ``polling.kernel`` reads them, and
-``core.observation`` decides when an event begins and ends.
+``core.presence`` decides when an event begins, and ``core.absence`` when it ends.
 
 Theory of operation. Azure announces some seconds, and TCP connections may stall for minutes. A
 kernel sends a segment again when no acknowledgement comes, and counts that. So what it counts while

@@ -1,8 +1,7 @@
 """The record of an event from its first appearance to its end.
 
-Data only: states, transitions, and the immutable record of one event's life. ``core.observation``
-decides what a document changes, ``core.absence`` how an event ends, and ``core.approvals`` what an
-approval changes. Pure.
+Data only: states, transitions, and the immutable record of one event's life. ``core.presence`` and
+``core.absence`` decide what a document changes, and ``core.approvals`` what an approval changes.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Adds what was measured on this VM to its events: pauses, and what the kernel counted.
 
-Pure. Must not decide when an event begins or ends (``core.observation``, ``core.absence``).
+Pure. Must not decide when an event begins or ends (``core.presence``, ``core.absence``).
 """
 
 from dataclasses import replace

@@ -23,10 +23,10 @@ from azure_scheduled_events_exporter.core.kinds import with_kinds
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
-    ObservationContext,
     bounded,
     observe,
 )
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.spans import (
     SpanFacts,
     finished,

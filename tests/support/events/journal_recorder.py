@@ -10,7 +10,8 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics

@@ -11,7 +11,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Lifecycles,
     State,
 )
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 

@@ -17,7 +17,8 @@ from azure_scheduled_events_exporter.core.document import Document, EventSource,
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

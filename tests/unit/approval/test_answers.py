@@ -10,7 +10,8 @@ from azure_scheduled_events_exporter.approval.sender import answered
 from azure_scheduled_events_exporter.core.approvals import mark_requested
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, State, Transition
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 

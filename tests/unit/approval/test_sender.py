@@ -8,7 +8,8 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
 from azure_scheduled_events_exporter.imds.client import ImdsClient

@@ -15,7 +15,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Lifecycles,
     State,
 )
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from support.events.lives import SCHEDULED, VM, Watch, at
 
 MALFORMED = ("Events[0] is no object",)

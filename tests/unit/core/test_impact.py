@@ -14,7 +14,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Transition,
     impact_values,
 )
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

@@ -9,7 +9,8 @@ from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 

@@ -8,7 +8,8 @@ import pytest
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.spans import (
     SpanFacts,

@@ -16,7 +16,8 @@ from azure_scheduled_events_exporter.core.histogram import Histogram
 from azure_scheduled_events_exporter.core.impact import Counted, Readings
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import Outcome

@@ -6,7 +6,8 @@ from dataclasses import replace
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from support.monitoring.exposed import NOON, at, exposition, snapshot_after

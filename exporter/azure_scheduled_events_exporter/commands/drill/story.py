@@ -18,7 +18,8 @@ from azure_scheduled_events_exporter.config.settings import ENVIRONMENT_PREFIX, 
 from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.own_program import own_command

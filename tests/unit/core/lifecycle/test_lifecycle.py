@@ -14,7 +14,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     State,
     Transition,
 )
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 
 NOTHING = Document(9)

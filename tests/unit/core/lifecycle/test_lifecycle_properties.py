@@ -32,10 +32,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Transition,
 )
 from azure_scheduled_events_exporter.core.measurement import record_pause
-from azure_scheduled_events_exporter.core.observation import (
-    ObservationContext,
-    observe,
-)
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

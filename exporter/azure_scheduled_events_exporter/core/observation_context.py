@@ -1,0 +1,36 @@
+"""What the observation of a document depends on, besides the document and the known events.
+
+Data only. ``polling.state`` makes it for each document, and ``core.observation`` uses it.
+"""
+
+from dataclasses import dataclass
+
+from .impact import Counted
+from .kinds import SHORT_FREEZE_SECONDS
+from .pause import Pause
+from .timestamp import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationContext:
+    """What the observation of a document depends on, besides the document.
+
+    Attributes:
+        now: the moment of the observation.
+        vm_name: this VM's name as Resources spell it; None while unknown.
+        watched: whether the previous document is so recent that no start can have been missed;
+            False for the first document of a run.
+        keeps_unshown: whether events of earlier runs that no document of this run has shown stay
+            current, because they may be another VM's.
+        pause: the longest pause of this VM since the last document; None if it was not measured.
+        counted: what the kernel has counted; None if nobody read it.
+        harmless_below: a Freeze announced as shorter than so many seconds is harmless.
+    """
+
+    now: Timestamp
+    vm_name: str | None = None
+    watched: bool = True
+    pause: Pause | None = None
+    keeps_unshown: bool = False
+    counted: Counted | None = None
+    harmless_below: float = SHORT_FREEZE_SECONDS
