@@ -28,9 +28,10 @@ def load_policy(name: str) -> Policy:
     if name in BUILT_IN:
         return BUILT_IN[name]
     # A word without a folder or a suffix is either a file or a misspelled built-in name.
+    # Path.exists would raise for a name that is too long.
     path = Path(name)
     looks_like_a_file = path.name != name or path.suffix
-    if not looks_like_a_file and not os.path.exists(name):  # noqa: PTH110 - Path.exists raises for a name that is too long
+    if not looks_like_a_file and not os.path.exists(name):  # noqa: PTH110
         known = ", ".join(BUILT_IN)
         raise UsageError(
             f"--approval.policy: {name!r} is neither {known} nor a file in this folder"

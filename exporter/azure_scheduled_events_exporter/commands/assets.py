@@ -134,7 +134,8 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
     lose.
     """
     there = target / _VALUES
-    if not os.path.isfile(there):  # noqa: PTH113 - Path.is_file raises for a folder that this user cannot read
+    # Path.is_file would raise for a folder that this user cannot read.
+    if not os.path.isfile(there):  # noqa: PTH113
         return []
     now = resolve(chosen)
     defaults = resolve({})

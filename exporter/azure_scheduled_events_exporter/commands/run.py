@@ -14,7 +14,8 @@ def run(parsed: argparse.Namespace) -> int:
     """Serve and poll; return the exit status. Raises ExporterError: it cannot start."""
     ending = Ending()
     with ending.on_signals():  # before anything that takes time, when a signal may come already
-        from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - takes a third of a second
+        # The import takes a third of a second.
+        from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415
 
         config = config_of(parsed)
         log = logs.set_up(config.log_level, config.log_format)

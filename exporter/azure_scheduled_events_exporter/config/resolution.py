@@ -142,7 +142,8 @@ def state_folder(
         user = os.geteuid()
     if user == 0:
         return f"/var/lib/{name}"
-    home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path.expanduser raises where there is none
+    # Path.expanduser would raise where there is none.
+    home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
     # The XDG Base Directory Specification says to ignore a relative path in XDG_STATE_HOME. Without
     # the variable, Path("") is relative, too.
     for state in (Path(environment.get("XDG_STATE_HOME", "")), Path(home) / ".local" / "state"):

@@ -68,7 +68,13 @@ def environment_name(flag: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", flag).upper()
 
 
-def _setting(flag: str, default: str, parse: Callable[[str], Any], metavar: str, help: str) -> Any:  # noqa: A002 - a field
+def _setting(
+    flag: str,
+    default: str,
+    parse: Callable[[str], Any],
+    metavar: str,
+    help: str,  # noqa: A002 - argparse's name
+) -> Any:
     """Return a field of :class:`Config` that carries its row of the table."""
     return field(metadata={"setting": Setting(flag, default, parse, metavar, help)})
 

@@ -83,7 +83,8 @@ def _disk(path: Path) -> Finding:
 
     The file need not exist: the nearest folder above it that does says which disk it would be on.
     """
-    folder = next(each for each in path.parents if os.path.exists(each))  # noqa: PTH110 - Path.exists raises without rights
+    # Path.exists would raise for a folder that this user cannot read.
+    folder = next(each for each in path.parents if os.path.exists(each))  # noqa: PTH110
     kind = _file_system(folder)
     lost = ""
     if kind in _TEMPORARY:

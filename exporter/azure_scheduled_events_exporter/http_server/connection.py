@@ -62,7 +62,10 @@ class Connection(H11Protocol):
         """Whether a request is being answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+    def connection_made(
+        self,
+        transport: asyncio.Transport,  # type: ignore[override]  # as in uvicorn
+    ) -> None:
         """Make room for this connection, and begin the TLS handshake if TLS is on."""
         self.transport = transport
         self._owner.make_room()

@@ -84,7 +84,8 @@ class ServiceManager:
         while self._address:
             try:
                 status = status_line()
-            except Exception as error:  # noqa: BLE001 - a status that cannot be rendered must not cause a restart
+            # A status that cannot be rendered must not make systemd restart the exporter.
+            except Exception as error:  # noqa: BLE001
                 status = f"running; status unavailable: {error!r}"
             status = f"STATUS={one_line(status, _LONGEST_STATUS)}"
             lines = list(ready)

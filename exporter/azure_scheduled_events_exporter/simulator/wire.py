@@ -115,9 +115,10 @@ class Handler(BaseHTTPRequestHandler):
         )
         self._send(self.server.respond(request))
 
-    do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
+    # The names are those of http.server.
+    do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's signature
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Print nothing: output has a line for each happening, and none for a request."""
 
     def _send(self, answer: Answer) -> None:

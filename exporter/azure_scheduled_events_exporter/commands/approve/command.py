@@ -77,7 +77,8 @@ def _prepared_by_hook() -> Lifecycle:
 def _check_access(path: Path) -> None:
     """Raise ExporterError if this user may not write the journal, before anything else is said."""
     file = file_path(path)
-    folder = next(each for each in file.parents if os.path.exists(each))  # noqa: PTH110 - does not raise
+    # Path.exists would raise for a folder that this user cannot read.
+    folder = next(each for each in file.parents if os.path.exists(each))  # noqa: PTH110
     may_write = os.access(folder, os.W_OK | os.X_OK)
     if may_write and os.path.exists(file):  # noqa: PTH110
         may_write = os.access(file, os.R_OK | os.W_OK)
