@@ -79,7 +79,7 @@ _ANNOUNCED: Mapping[EventType, tuple[str, str]] = {
         ),
     ),
 }
-"""The summary and the advice by type, in the order of the rule file."""
+"""The summary and the advice by type."""
 
 
 def event_alerts(settings: Settings) -> tuple[Alert, ...]:
@@ -88,8 +88,10 @@ def event_alerts(settings: Settings) -> tuple[Alert, ...]:
     An event has the kind and type of one of them at most.
     """
     kept = settings.items("labels.keep")
+    # The types that take most come first. One that is not in the tables above is an error.
+    announced = [_announced(each, kept) for each in reversed(EventType)]
     return (
-        *(_announced(each, kept) for each in _ANNOUNCED),
+        *announced,
         _without_notice(kept),
         _requested(kept),
         _unknown_type(kept),
