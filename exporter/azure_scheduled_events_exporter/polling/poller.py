@@ -6,7 +6,6 @@ writes to the journal is followed by a publication, so readers need not wait for
 poll. Decisions are in pure modules. One thread runs it.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,12 +18,13 @@ from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.snapshot.snapshot import Deliveries, Polls, Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document_reader import DocumentReader
+from .failure_log import FailureLog
 from .liveness import HANGS, Liveness
+from .poll_result import PollResult
 from .schedule import PollSchedule
 from .state import JOURNAL_SECONDS, QUICK_JOURNAL_SECONDS, ExporterState
 
@@ -45,36 +45,6 @@ ANSWER_POLL_SECONDS = 1.0
 
 The configured interval may be longer.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class PollResult:
-    """How a poll ended.
-
-    Attributes:
-        outcome: OK, or what failed.
-        reason: the part of ``failure`` that stays the same while the cause does; ``""`` if all is
-            well.
-        failure: what failed, for people; ``""`` likewise.
-        has_read: whether a document was read, of which a part may be unreadable.
-        bug: an error of this program, whose traceback is logged.
-    """
-
-    outcome: Outcome = Outcome.OK
-    reason: str = ""
-    failure: str = ""
-    has_read: bool = False
-    bug: Exception | None = None
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether a part of the document could not be read or used."""
-        return self.has_read and self.outcome is not Outcome.OK
-
-
-def _failed(error: ImdsError, *, has_read: bool) -> PollResult:
-    """Return the result of a poll that failed with ``error``."""
-    return PollResult(error.outcome, error.reason, str(error), has_read)
 
 
 @dataclass(eq=False)
@@ -116,8 +86,7 @@ class Poller:
         )
         self._polls = Polls()
         self._approved = False  # whether IMDS has accepted an approval in this poll
-        self._reason = ""  # PollResult.reason of the last poll
-        self._failed_at = self._clock()  # since when polls fail; meaningless while they succeed
+        self._failure_log = FailureLog(state.log, state.clock)
         self.snapshot = Snapshot()
         self._publish()
 
@@ -189,7 +158,7 @@ class Poller:
         # Once an hour, this removes old history: only then it asks whether the clock is right.
         self.state.journal.maintain(began, lambda: self._is_clock_confirmed(began))
         result = self._result()
-        self._report(result)
+        self._failure_log.note(result)
         # After the events of this poll: otherwise they would wait until the body is on disk.
         self._reader.store(self.state.vm_name or "")
         self.state.renew_kinds()
@@ -215,7 +184,7 @@ class Poller:
         except Stopped:
             raise
         except ImdsError as error:
-            return _failed(error, has_read=has_read)
+            return PollResult.failed(error, has_read=has_read)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next poll must come
             failure = "the exporter failed on this answer; its log has the traceback"
             return PollResult(Outcome.INVALID_DOCUMENT, "poll failed", failure, has_read, error)
@@ -225,33 +194,8 @@ class Poller:
                 "IMDS sent a document that is partly unreadable",
                 document.unreadable[0],
             )
-            return _failed(partly, has_read=True)
+            return PollResult.failed(partly, has_read=True)
         return PollResult(has_read=has_read)
-
-    def _report(self, result: PollResult) -> None:
-        """Log a failure when it begins, when its reason changes, and when it ends."""
-        before = self._reason
-        self._reason = result.reason
-        if result.reason == before:
-            return
-        if not before:
-            self._failed_at = self._clock()
-        log = self.state.log
-        if not result.reason:
-            seconds = round(self._clock().since(self._failed_at), 3)
-            log.info("IMDS answers again", extra=facts(seconds=seconds))
-            return
-        what = "IMDS poll failed"
-        if before:
-            what = "IMDS poll still failing, new cause"
-        error = result.failure
-        if result.outcome is Outcome.THROTTLED:
-            error = f"{result.failure}; polling slower"
-        level = logging.WARNING
-        if result.bug is not None:
-            level = logging.ERROR
-        fields = facts(outcome=result.outcome, error=error)
-        log.log(level, what, extra=fields, exc_info=result.bug)
 
     def _take_in(self) -> Document | None:
         """Read the document and record what changed; None for an empty body that is not believed.
