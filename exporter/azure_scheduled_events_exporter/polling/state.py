@@ -1,13 +1,13 @@
 """What the exporter knows: events, statistics, and the newest document.
 
-Changes that with each document and approval, and writes each change to the journal before anybody
+Each document and each approval changes it, and each change is written to the journal before anybody
 is shown it. Must not ask IMDS, or decide when to (``polling.poller``).
 
 What is known begins with what the journal has of earlier runs. A disk that hangs must not hide an
 event, so documents are taken in without the journal after :data:`JOURNAL_SECONDS`. Each change of
-the known events is a :data:`Step`, a pure function. When the journal has been read, the steps so
-far are applied again to what it has. So an event that it knows is not detected a second time, and
-an approval that it knows is not forgotten.
+the known events is a :data:`.steps.Step`, a pure function. When the journal has been read, the
+steps so far are applied again to what it has. So an event in the journal is not detected a second
+time, and an approval in the journal is not forgotten.
 """
 
 import logging
