@@ -4,6 +4,7 @@ from .rule import PREFIX, Alert, promql
 from .series import (
     APPROVAL_DUE,
     APPROVED,
+    INSTANCE,
     METRIC,
     STARTED,
     UP,
@@ -48,10 +49,10 @@ def exporter_alerts(settings: Settings) -> tuple[Alert, ...]:
 def _imds_unreachable() -> Alert:
     return Alert(
         name=f"{PREFIX}ImdsUnreachable",
-        # The second half: IMDS tells the events, but not who this VM is.
+        # The second line: IMDS tells the events, but not which VM this is.
         expression=promql(f"""
             avg_over_time({UP}[2m]) < 0.6
-            or {UP} == 1 unless on (job, instance) {METRIC}instance_info
+            or {UP} == 1 unless on (job, instance) {INSTANCE}
         """),
         severity="warning",
         summary="The Scheduled Events exporter of {vm} lacks an answer of IMDS.",
