@@ -80,7 +80,9 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
     """
     for alert in alerts(Settings()):
         path = folder / f"{alert.name}.md"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = ""
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
         if _FIRST_BY_HAND not in text:
             raise ExporterError(f"{path}: write this runbook, with a section Impact")
         _, heading, below = text.partition(_FIRST_BY_HAND)
@@ -97,7 +99,7 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def values_file(settings: Settings) -> str:
-    """Return a values file with every setting and its default, for people to copy and change."""
+    """Return a values file with the value of every setting, for people to copy and change."""
     return _values(settings, "azure-scheduled-events-exporter assets export DIR --values THIS-FILE")
 
 
@@ -112,7 +114,10 @@ def exporter_values_file(settings: Settings) -> str:
 
 
 def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> str:
-    """Return a values file that ``command`` reads, without settings that begin with ``without``."""
+    """Return a values file that ``command`` reads.
+
+    Settings whose names begin with one of ``without`` are left out.
+    """
     lines = [f"# Settings of the alerts: {command}"]
     for name, each in ALERT_SETTINGS.items():
         if not name.startswith(without):
