@@ -3,6 +3,7 @@
 import argparse
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,16 +105,27 @@ def test_address_in_use_ends_with_status_1() -> None:
 
 
 def test_lines_for_people() -> None:
-    """A line has time, happening, event, VMs, and NotBefore or the approver."""
-    copied = Happening(
-        "A", "Freeze", "User", ("\x1b]52;c;Zm9v\x07",), What.STARTED, 60, "", "drill"
-    )
-    assert line(copied).endswith(" A \\x1b]52;c;Zm9v\\x07 (drill)")
+    """A line has time, happening, event, VMs, and NotBefore or the approver. No name of a VM
+    controls the terminal.
+    """
     announced = Happening(
-        "A-B", "Freeze", "Platform", ("vm_0", "vm_1"), What.ANNOUNCED, 60, "", "drill", 75
+        event_id="A-B",
+        event_type="Freeze",
+        event_source="Platform",
+        resources=("vm_0", "vm_1"),
+        what=What.ANNOUNCED,
+        at=60,
+        scenario="drill",
+        not_before=75,
     )
-    approved = Happening("A-B", "Freeze", "User", ("vm_0",), What.APPROVED, 61.9, "vm_1", "", 75)
-    assert [line(announced), line(approved)] == [
-        "00:01:00 announced   Freeze    Platform A-B vm_0,vm_1 NotBefore 00:01:15, in 15s (drill)",
-        "00:01:01 approved    Freeze    User     A-B vm_0 by vm_1 (placed by hand)",
-    ]
+    assert line(announced) == (
+        "00:01:00 announced   Freeze    Platform A-B vm_0,vm_1 NotBefore 00:01:15, in 15s (drill)"
+    )
+    approved = replace(announced, what=What.APPROVED, at=61.9, vm="vm_1", scenario="")
+    assert line(approved) == (
+        "00:01:01 approved    Freeze    Platform A-B vm_0,vm_1 by vm_1 (placed by hand)"
+    )
+    hostile = replace(
+        announced, what=What.STARTED, not_before=None, resources=("\x1b]52;c;Zm9v\x07",)
+    )
+    assert line(hostile).endswith(" A-B \\x1b]52;c;Zm9v\\x07 (drill)")

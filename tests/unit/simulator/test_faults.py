@@ -1,6 +1,7 @@
 """When the simulator answers badly or late: throttling, faults, and the first answers to a VM."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -21,10 +22,10 @@ def test_a_part_of_the_instance_data() -> None:
     """
     client = Client()
     client.service.inject(FaultWindow(Fault.PARTIAL_INSTANCE, 0, 1.5))
-    part, whole = (
-        json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"]
-        for _ in range(2)
-    )
+    during = client.ask("2021-02-01", path="/metadata/instance")
+    afterwards = client.ask("2021-02-01", path="/metadata/instance")
+    part = json.loads(during.body)["compute"]
+    whole = json.loads(afterwards.body)["compute"]
     assert {key: value for key, value in part.items() if value} == {"name": "web_0"}
     assert (whole["name"], whole["vmScaleSetName"]) == ("web_0", "web")
     assert client.ask().status == 200
@@ -57,18 +58,32 @@ REPLACED |= {Fault.AGENT_UNSIGNED: 401}
 SENT_BADLY = (Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY)
 
 
-@pytest.mark.parametrize("fault", [*REPLACED, *SENT_BADLY])
+@pytest.mark.parametrize("fault", REPLACED)
 def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
-    """Each fault has its own answer from its beginning to its end; before and after all is well."""
+    """Each fault of the service has its own answer from its beginning to its end; before and after
+    all is well.
+    """
     client = Client(EVENTS[0])
     healthy = client.ask()
     client.service.inject(FaultWindow(fault, 2, 4))
-    sent_badly = fault if fault in SENT_BADLY else None
     for _ in range(2):
         answer = client.ask()
-        assert answer.status == REPLACED.get(fault, 200)
-        assert (answer.body == healthy.body) is (fault in SENT_BADLY)
-        assert answer.fault is sent_badly
+        assert answer.status == REPLACED[fault]
+        assert answer.body != healthy.body
+        assert answer.fault is None, "this answer is sent well"
+    assert client.ask() == healthy
+
+
+@pytest.mark.parametrize("fault", SENT_BADLY)
+def test_fault_of_the_connection_while_it_lasts(fault: Fault) -> None:
+    """An answer that is to be sent late, or in part, is the right one with the name of its fault;
+    before and after all is well.
+    """
+    client = Client(EVENTS[0])
+    healthy = client.ask()
+    client.service.inject(FaultWindow(fault, 2, 4))
+    for _ in range(2):
+        assert client.ask() == replace(healthy, fault=fault)
     assert client.ask() == healthy
 
 
@@ -82,44 +97,59 @@ def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     assert [client.ask().status for _ in range(3)] == [200, 500, 200]
 
 
+DAY = 86_400.0
+DOCUMENT = "/metadata/scheduledevents"
+
+
 def test_first_answers_wait_until_the_service_is_enabled() -> None:
     """The answers wait until the service of the VMs is enabled, 100 s after the first request, and
-    again after a day (86,400 s) without a request of any VM.
+    again after a day without a request of any VM.
     """
     service = Client(delay=100).service
 
-    def wait(at: float, path: str = "/metadata/scheduledevents") -> float:
+    def wait(at: float, path: str = DOCUMENT) -> float:
         return service.arrived(Request("GET", path, {}), at)
 
-    assert [wait(at) for at in (0, 40, 100, 86_400)] == [100, 60, 0, 0]
-    assert wait(172_799, "/vm/single/metadata/scheduledevents") == 0
-    assert [wait(at) for at in (172_800, 259_200, 259_240)] == [0, 100, 60]
-    assert wait(259_250, "/metadata/instance") == 0
+    assert wait(0) == 100
+    assert wait(40) == 60
+    assert wait(100) == 0
+    assert wait(DAY) == 0
+    assert wait(2 * DAY - 1, f"/vm/single{DOCUMENT}") == 0
+    assert wait(2 * DAY) == 0, "the other VM has asked a second ago"
+    assert wait(3 * DAY) == 100, "nobody has asked for a day"
+    assert wait(3 * DAY + 40) == 60
+    assert wait(3 * DAY + 50, "/metadata/instance") == 0, "only Scheduled Events are enabled late"
     seen = [(each.vm, each.at) for each in service.seen]
-    assert {("web_0", 86_400), ("single", 172_799)} <= set(seen)
+    assert {("web_0", DAY), ("single", 2 * DAY - 1)} <= set(seen)
 
 
 def test_events_begin_to_arrive_after_the_service_is_enabled() -> None:
     """The first documents of a VM have no events and another incarnation, also after a day without
     requests.
     """
-    stage = Stage(
-        Playlist(
-            (Scenario("test", "", VMS, (PlannedEvent("Reboot", ("vmss_0",), notice=200_000.0),)),)
-        ),
-        at=0,
-        seed="seed",
-    )
-    service = Service(stage, first_answer_delay=60, first_event_delay=240)
-    request = Request("GET", f"/metadata/scheduledevents?api-version={NEWEST}", RIGHT)
-
-    def shown(at: float) -> tuple[int, int]:
+    reboot = PlannedEvent("Reboot", ("vmss_0",), notice=200_000.0)
+    stage = Stage(Playlist((Scenario("test", "", VMS, (reboot,)),)), at=0, seed="seed")
+    enabled_after = 60.0
+    shown_after = enabled_after + 240.0
+    service = Service(stage, first_answer_delay=enabled_after, first_event_delay=240.0)
+    request = Request("GET", f"{DOCUMENT}?api-version={NEWEST}", RIGHT)
+    without_events: set[int] = set()
+    with_events: set[int] = set()
+    first = 1.0
+    asked_again = 400.0 + DAY
+    for at, events in (
+        (first, 0),
+        (first + enabled_after, 0),
+        (first + shown_after - 1, 0),
+        (first + shown_after, 1),
+        (400.0, 1),
+        (asked_again, 0),
+        (asked_again + shown_after - 1, 0),
+        (asked_again + shown_after, 1),
+    ):
         service.arrived(request, at)
         document = json.loads(service.answer(request, at).body)
-        return document["DocumentIncarnation"], len(document["Events"])
-
-    seen = [shown(at) for at in (1, 61, 300, 301, 400, 90_000, 90_299, 90_300)]
-    assert [events for _, events in seen] == [0, 0, 0, 1, 1, 0, 0, 1]
-    assert {incarnation for incarnation, events in seen if events}.isdisjoint(
-        {one for one, events in seen if not events}
-    )
+        assert len(document["Events"]) == events, at
+        incarnations = with_events if events else without_events
+        incarnations.add(document["DocumentIncarnation"])
+    assert with_events.isdisjoint(without_events)

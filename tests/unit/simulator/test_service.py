@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, Client
 
 NONE: Mapping[str, str] = {"accept": "*/*"}
-
+"""The headers of a request without ``Metadata``."""
 
 NEWEST_TWO = ["2024-07-09", "2020-07-01"]
 NO_HEADER = {"error": "Bad request: . Required metadata header not specified"}
@@ -65,7 +65,7 @@ NEWER = [*FIELDS, "Description", "EventSource", "DurationInSeconds"]
 
 
 @pytest.mark.parametrize(
-    ("version", "fields", "count"),
+    ("version", "fields", "types"),
     [
         ("2017-03-01", FIELDS, 3),
         ("2017-08-01", FIELDS, 3),
@@ -80,18 +80,18 @@ NEWER = [*FIELDS, "Description", "EventSource", "DurationInSeconds"]
     ],
 )
 def test_each_version_has_its_fields_and_event_types(
-    version: str, fields: list[str], count: int
+    version: str, fields: list[str], types: int
 ) -> None:
     """A field or event type younger than the version asked for is absent; only the preview has
     underscores.
+
+    ``types`` is how many event types the version has, in the order in which Azure added them.
     """
     advice = PlannedEvent(ADVICE, ("web_0", "single"), announced_at=0, cancelled_at=60)
     events = Client(*EVENTS, advice).document(version)
-    assert [list(event) for event in events] == [fields] * count
-    assert [event["EventType"] for event in events] == [
-        *(event.event_type for event in EVENTS),
-        ADVICE,
-    ][:count]
+    assert [list(event) for event in events] == [fields] * types
+    in_order = [*(event.event_type for event in EVENTS), ADVICE]
+    assert [event["EventType"] for event in events] == in_order[:types]
     names = ["_web_0", "_single"] if version == "2017-03-01" else ["web_0", "single"]
     assert events[0]["Resources"] == names
 
@@ -129,8 +129,10 @@ def test_empty_body_mode_says_nothing_when_there_is_nothing() -> None:
     """In empty-body mode a 200 carries no byte while there are no events, and the document when
     there are.
     """
-    client = Client(EVENTS[3], empty_body=True)
-    assert client.ask("2017-08-01") == Answer(200, b"")  # it does not know Preempt
+    preempt = EVENTS[3]
+    client = Client(preempt, empty_body=True)
+    without_preempt = "2017-08-01"
+    assert client.ask(without_preempt) == Answer(200, b"")
     assert json.loads(client.ask().body)["DocumentIncarnation"] == 2
     assert json.loads(Client().ask().body) == {"DocumentIncarnation": 1, "Events": []}
 
@@ -202,23 +204,18 @@ def test_instance_tells_who_the_vm_is() -> None:
         ["web_0", "web", "2", "3", "Standard_D4s_v5", "Spot", "Delete", "westeurope"],
         ["single", "", "", "0", "Standard_B2ms", "Regular", "", "westeurope"],
     ]
-    assert (
-        found["single"]["vmId"] == "d89dcaf9-bd2e-45f9-8435-a778a750d9ba" != found["web_0"]["vmId"]
-    )
-    assert (
-        json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"]
-        == found["web_0"]
-    )
+    assert found["single"]["vmId"] == "d89dcaf9-bd2e-45f9-8435-a778a750d9ba"
+    assert found["web_0"]["vmId"] != found["single"]["vmId"]
+    without_a_name = client.ask("2021-02-01", path="/metadata/instance")
+    assert json.loads(without_a_name.body)["compute"] == found["web_0"], "that of the first VM"
 
 
 def primitives(value: object) -> list[type]:
     """Return the types of all leaves."""
-    if isinstance(value, dict | list):
-        return [
-            kind
-            for each in (value.values() if isinstance(value, dict) else value)
-            for kind in primitives(each)
-        ]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [kind for each in value for kind in primitives(each)]
     return [type(value)]
 
 

@@ -20,7 +20,6 @@ from azure_scheduled_events_exporter.tracing.delivery import (
     SpanDelivery,
 )
 from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
-from azure_scheduled_events_exporter.tracing.variables import doubts, is_on, obstacles
 from support.events.journal_recorder import adopted
 from support.programs import eventually
 
@@ -43,7 +42,9 @@ class Script:
     ) -> ExportResult:
         """Take note and answer."""
         self.sent.append(([span.name for span in spans], timeout))
-        return self.verdicts[0] if len(self.verdicts) == 1 else self.verdicts.pop(0)
+        if len(self.verdicts) == 1:
+            return self.verdicts[0]
+        return self.verdicts.pop(0)
 
     @property
     def names(self) -> list[list[str]]:
@@ -95,25 +96,32 @@ class TestDelivery:
         assert script.names == [["b", "a"], ["c"]]
         assert delivery.failed == 0
 
-    def test_spans_of_another_vm_are_not_sent(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("vm_id", "sent"),
+        [
+            pytest.param("FIRST", [["old"], ["new"]], id="the same VM"),
+            pytest.param("ANOTHER", [["new"]], id="another VM, started from an image of it"),
+        ],
+    )
+    def test_spans_of_another_vm_are_not_sent(
+        self, vm_id: str, sent: list[list[str]], tmp_path: Path
+    ) -> None:
         """What a journal that may be an image's holds waits until it is known whose it is."""
-        for vm_id, sent in (("THIS", [["old"], ["new"]]), ("ANOTHER", [["new"]])):
-            path = tmp_path / vm_id
-            with closing(adopted(path)) as before:
-                before.claim("THIS")
-                add(before, "old")
-            script = Script(YES)
-            with closing(adopted(path)) as journal:
-                delivery = SpanDelivery(journal, script, lambda: None, LOG)
-                with running(delivery):
-                    assert not script.sent
-                    journal.claim(vm_id)
-                    delivery.wake()
-                    eventually(lambda: journal.spans_queued() == 0, "nothing waits")
-                    add(journal, "new")
-                    delivery.wake()
-                    eventually(lambda: script.names[-1:] == [["new"]], "the new span")  # noqa: B023 - called here
-            assert script.names == sent
+        with closing(adopted(tmp_path)) as before:
+            before.claim("FIRST")
+            add(before, "old")
+        script = Script(YES)
+        with closing(adopted(tmp_path)) as journal:
+            delivery = SpanDelivery(journal, script, lambda: None, LOG)
+            with running(delivery):
+                assert not script.sent
+                journal.claim(vm_id)
+                delivery.wake()
+                eventually(lambda: journal.spans_queued() == 0, "nothing waits")
+                add(journal, "new")
+                delivery.wake()
+                eventually(lambda: script.names[-1:] == [["new"]], "the new span")
+        assert script.names == sent
 
     def test_a_backlog_goes_in_bounded_batches(self, journal: Journal) -> None:
         """However much has piled up, no request grows beyond what a collector takes, and all
@@ -138,11 +146,8 @@ class TestDelivery:
         delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
-        assert (script.names, delivery.exported, delivery.failed) == (
-            [["b", "a"], ["b"], ["a"]],
-            1,
-            1,
-        )
+        assert script.names == [["b", "a"], ["b"], ["a"]]
+        assert (delivery.exported, delivery.failed) == (1, 1)
 
     def test_new_spans_end_a_pause(self, journal: Journal) -> None:
         """The span of an event that appears while a retry waits is sent immediately."""
@@ -205,124 +210,3 @@ class TestEnd:
             assert not thread.is_alive()
         _, second, *_ = script.names
         assert "open" in second
-
-
-ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
-TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces"}
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "variables", "on"),
-    [
-        (None, {}, False),
-        ("", {}, False),
-        ("http://127.0.0.1:4318", {}, True),
-        (None, ENDPOINT, True),
-        (None, TRACES, True),
-        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, False),
-        (None, {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:4318"}, False),
-        ("http://127.0.0.1:4318", {"OTEL_SDK_DISABLED": "true"}, False),
-        (None, {**ENDPOINT, "OTEL_SDK_DISABLED": "TRUE"}, False),
-        (None, {**ENDPOINT, "OTEL_SDK_DISABLED": "false"}, True),
-        (None, {**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, False),
-        ("http://127.0.0.1:4318", {"OTEL_TRACES_EXPORTER": "none"}, False),
-        (None, {**ENDPOINT, "OTEL_TRACES_EXPORTER": "otlp"}, True),
-    ],
-)
-def test_when_tracing_is_on(endpoint: str | None, variables: dict[str, str], *, on: bool) -> None:
-    """Tracing needs an endpoint, by flag or variable, and OpenTelemetry's own switches turn it
-    off.
-    """
-    assert is_on(endpoint, variables) is on
-
-
-GENERAL = "OTEL_EXPORTER_OTLP_PROTOCOL"
-SPECIFIC = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
-HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
-OTHER_PROTOCOL = (
-    "is not supported: unset it or set it to http/protobuf, and use the collector's port"
-)
-
-
-@pytest.mark.parametrize(
-    ("variables", "complaint"),
-    [
-        ({**ENDPOINT, GENERAL: "grpc"}, f"{GENERAL}: 'grpc' {OTHER_PROTOCOL}"),
-        ({**ENDPOINT, GENERAL: " http/json "}, f"{GENERAL}: 'http/json' {OTHER_PROTOCOL}"),
-        ({**TRACES, SPECIFIC: "grpc"}, f"{SPECIFIC}: 'grpc' {OTHER_PROTOCOL}"),
-        ({**ENDPOINT, SPECIFIC: "grpc", GENERAL: "http/protobuf"}, f"{SPECIFIC}: 'grpc'"),
-        ({**ENDPOINT, SPECIFIC: "", GENERAL: "grpc"}, f"{GENERAL}: 'grpc'"),
-        ({**ENDPOINT, TIMEOUT: "0"}, f"{TIMEOUT}: '0' is not a number of"),
-        (
-            {**ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"},
-            "TRACES_TIMEOUT: 'soon' is not a number of",
-        ),
-        ({**ENDPOINT, TIMEOUT: "10000"}, f"{TIMEOUT}: '10000' is too long"),
-        ({**ENDPOINT, TIMEOUT: "10000"}, "reads seconds, write 10"),
-        ({**ENDPOINT, HEADERS: "s3cret"}, "HEADERS: entry 1 is not NAME=VALUE, so it would"),
-        ({**ENDPOINT, HEADERS: "a=b,\u00e9=s3cret"}, "HEADERS: has a character outside"),
-        ({**ENDPOINT, HEADERS: 'a=b,c="s3cret"'}, "HEADERS: entry 2 is not NAME=VALUE"),
-        ({**ENDPOINT, HEADERS: "a=\u20ac"}, "HEADERS: has a character outside"),
-        ({**ENDPOINT, HEADERS: "a=%E2%82%AC"}, "outside printable ASCII"),
-        ({**ENDPOINT, HEADERS: "a=b%0D%0Ac"}, "outside printable ASCII"),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "otel-collector:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT: "),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://[::1"}, "TRACES_ENDPOINT: "),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99999"}, "is not an address"),
-    ],
-)
-def test_variables_that_are_meant_for_others(variables: dict[str, str], complaint: str) -> None:
-    """Variables with which nothing could be sent turn tracing off, without a secret in the reason.
-
-    The flag sets them aside.
-    """
-    (found,) = obstacles(variables)
-    assert complaint in found
-    assert "\u20ac" not in found
-    assert "s3cret" not in found
-    assert not is_on(None, variables)
-    assert is_on("http://127.0.0.1:4318", variables)
-
-
-@pytest.mark.parametrize(
-    ("variables", "warning"),
-    [
-        ({"OTEL_TRACES_SAMPLER": "bogus"}, "OTEL_TRACES_SAMPLER: 'bogus' is none of always_on, "),
-        (
-            {"OTEL_EXPORTER_OTLP_COMPRESSION": "snappy"},
-            "OTLP_COMPRESSION: 'snappy' is none of none, gzip, deflate",
-        ),
-        (
-            {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": "/nope.pem"},
-            "TRACES_CERTIFICATE: there is no file /nope.pem",
-        ),
-        ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER: 'console' is none of otlp, "),
-        (
-            {"OTEL_BSP_SCHEDULE_DELAY": "1"},
-            "OTEL_BSP_SCHEDULE_DELAY has no effect: spans wait in the journal",
-        ),
-        (
-            {"OTEL_METRICS_EXPORTER": "otlp"},
-            "OTEL_METRICS_EXPORTER has no effect: only traces are sent",
-        ),
-        (
-            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318/v1/traces"},
-            "OTLP_ENDPOINT: /v1/traces is added to it, so leave it out",
-        ),
-        (
-            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318"},
-            "OTLP_TRACES_ENDPOINT: nothing is added to it",
-        ),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, ""),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318/tenant"}, ""),
-        ({"OTEL_LOGS_EXPORTER": "none"}, ""),
-        ({"OTEL_TRACES_SAMPLER": "Always_On", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}, ""),
-        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_SCHEDULE_DELAY": ""}, ""),
-        ({}, ""),
-    ],
-)
-def test_doubts(variables: dict[str, str], warning: str) -> None:
-    """Variables that OpenTelemetry's SDK or this exporter would ignore in silence are warned of."""
-    found = doubts(variables)
-    assert len(found) == bool(warning)
-    assert warning in "".join(found)
