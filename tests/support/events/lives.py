@@ -69,6 +69,10 @@ class Watch:
         self.changes.extend(changes)
         return [str(change.transition) for change in changes]
 
+    def restarts(self) -> None:
+        """Restart the exporter: it knows the events of its journal, and has had no document yet."""
+        self.known = replace(self.known, seen={})
+
     def state(self, event_id: str = "A") -> State:
         """Return the state of a current event."""
         return self.known.current[event_id].state

@@ -56,6 +56,8 @@ from support.events.status_scene import (
 def test_card(life: Lifecycle, words: str) -> None:
     """A card says what kind of event it is, of what, and when it begins, has begun, or that nobody
     knows.
+
+    In the text of a page, a heading such as Kind and its value follow one another without a space.
     """
     assert words in Page(replace(QUIET, current={life.event_id: life})).text
 
@@ -80,10 +82,9 @@ def test_own_events_come_first() -> None:
     )
     lives = (later, reboot(), freeze(), begun)
     text = Page(replace(QUIET, recent=(), current={life.event_id: life for life in lives})).text
-    places = [
-        text.index(word)
-        for word in ("RedeployStarted", "FreezeScheduled", "RebootStarted", "RebootScheduled")
-    ]
+    own = ("RedeployStarted", "FreezeScheduled")
+    of_others = ("RebootStarted", "RebootScheduled")
+    places = [text.index(word) for word in (*own, *of_others)]
     assert places == sorted(places)
 
 

@@ -13,7 +13,12 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.web.history import phases
-from azure_scheduled_events_exporter.web.rows import PAST_COLUMNS, document_row, past_row
+from azure_scheduled_events_exporter.web.rows import (
+    DOCUMENT_COLUMNS,
+    PAST_COLUMNS,
+    document_row,
+    past_row,
+)
 from azure_scheduled_events_exporter.web.status_page import page
 from support.events.status_reader import Page
 from support.events.status_scene import (
@@ -49,19 +54,47 @@ def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -
     assert "was paused" not in Page(replace(QUIET, recent=(unmeasured,))).text
 
 
+# An event that began at NotBefore, without an approval. The times of ``ended`` are seconds after
+# its first sight, which was ``began`` seconds ago.
+AT_NOT_BEFORE = ended(
+    "Freeze",
+    began=5000,
+    notice=900,
+    started=900,
+    lasted=960,
+    outcome=Transition.COMPLETED,
+    approver=Approver.DEADLINE,
+    approved=900,
+)
+CANCELLED = ended(
+    "Freeze", began=5000, notice=900, started=None, lasted=60, outcome=Transition.CANCELLED
+)
+
+
 @pytest.mark.parametrize(
     ("life", "expected"),
     [
         (
-            ended("Reboot", 5000, 900, 300, 700, Transition.COMPLETED, Approver.OPERATOR, 130),
+            ended(
+                "Reboot",
+                began=5000,
+                notice=900,
+                started=300,
+                lasted=700,
+                outcome=Transition.COMPLETED,
+                approver=Approver.OPERATOR,
+                approved=130,
+            ),
             {"waiting": (0, 130), "approved": (130, 300), "started": (300, 700)},
         ),
+        (AT_NOT_BEFORE, {"waiting": (0, 900), "started": (900, 960)}),
+        (CANCELLED, {"waiting": (0, 60)}),
         (
-            ended("Freeze", 5000, 900, 900, 960, Transition.COMPLETED, Approver.DEADLINE, 900),
-            {"waiting": (0, 900), "started": (900, 960)},
+            ended(
+                "Reboot", began=5000, notice=0, started=0, lasted=60, outcome=Transition.COMPLETED
+            ),
+            {"started": (0, 60)},
         ),
-        (ended("Freeze", 5000, 900, None, 60, Transition.CANCELLED), {"waiting": (0, 60)}),
-        (ended("Reboot", 5000, 0, 0, 60, Transition.COMPLETED), {"started": (0, 60)}),
         (freeze(), {"waiting": (0, 28)}),
         (
             freeze(approval=Approval(Approver.EXPORTER, Timestamp(NOW - 8))),
@@ -87,10 +120,14 @@ def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> No
 def test_an_approval_that_nobody_can_rule_out(
     waiting_until: float | None, cell: str, words: str
 ) -> None:
-    """That nobody approved an event is told only if a document showed it waiting at NotBefore."""
-    life = ended("Freeze", 5000, 900, 900, 960, Transition.COMPLETED, Approver.DEADLINE, 900)
-    shown_until = None if waiting_until is None else NOW - 5000 + waiting_until
-    life = replace(life, pending_until=shown_until)
+    """That nobody approved an event is told only if a document showed it waiting at NotBefore.
+
+    ``waiting_until`` is when the last document showed it so, in seconds after its first sight.
+    """
+    shown_until = None
+    if waiting_until is not None:
+        shown_until = AT_NOT_BEFORE.first_seen.wall + waiting_until
+    life = replace(AT_NOT_BEFORE, pending_until=shown_until)
     assert dict(zip(PAST_COLUMNS, past_row(life, ()), strict=True))["Approved"] == cell
     assert f", {words}" in Page(replace(QUIET, recent=(life,))).text
 
@@ -98,8 +135,19 @@ def test_an_approval_that_nobody_can_rule_out(
 @pytest.mark.parametrize(
     ("life", "place"),
     [
-        (ended("Freeze", 5000, 900, 900, 1000, Transition.COMPLETED), "90.00%"),
-        (ended("Freeze", 5000, 900, None, 60, Transition.CANCELLED), "99.50%"),
+        pytest.param(
+            ended(
+                "Freeze",
+                began=5000,
+                notice=900,
+                started=900,
+                lasted=1000,
+                outcome=Transition.COMPLETED,
+            ),
+            "90.00%",
+            id="after 900 of 1000 s",
+        ),
+        pytest.param(CANCELLED, "99.50%", id="it was to be after the end of the bar"),
     ],
 )
 def test_the_mark_at_not_before(life: Lifecycle, place: str) -> None:
@@ -110,7 +158,10 @@ def test_the_mark_at_not_before(life: Lifecycle, place: str) -> None:
 
 def test_a_kept_document_in_the_table() -> None:
     """A document that was kept is shown with its incarnation, if it has one, and its events."""
-    known = RecordedDocument(0.0, b'{"DocumentIncarnation": 7, "Events": []}')
-    assert document_row(1, known)[2:4] == ("7", "none")
-    without = RecordedDocument(0.0, b'{"Events": []}')
-    assert document_row(2, without)[2:4] == ("", "none")
+    for body, incarnation in (
+        (b'{"DocumentIncarnation": 7, "Events": []}', "7"),
+        (b'{"Events": []}', ""),
+    ):
+        cells = document_row(1, RecordedDocument(0.0, body))
+        row = dict(zip(DOCUMENT_COLUMNS, cells, strict=True))
+        assert (row["Incarnation"], row["Events"]) == (incarnation, "none")

@@ -179,18 +179,13 @@ def test_story(story: Story) -> None:
         assert told == step.transitions, step
 
 
-def restart(watch: Watch) -> None:
-    """Restart the exporter: it knows the events of its journal, and has had no document yet."""
-    watch.known = replace(watch.known, seen={})
-
-
 def test_an_event_that_only_the_journal_knows() -> None:
     """An event that no document of this run has shown is lost when it is missing, also before its
     NotBefore: nobody watched between the runs.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    restart(watch)
+    watch.restarts()
     assert watch.sees(at(1)) == ["lost"]
 
 
@@ -388,9 +383,9 @@ def test_a_document_of_an_earlier_run_does_not_count() -> None:
     """After a restart, nobody can say how long before the start or the end nobody looked."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    restart(watch)
+    watch.restarts()
     watch.sees(at(901), STARTED, watched=False)
     assert watch.life.pending_until is None
-    restart(watch)
+    watch.restarts()
     watch.sees(at(2000), watched=False)
     assert watch.life.shown_until is None

@@ -1,10 +1,12 @@
 """What a report says of the course of an event, and that it names what is not known."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 from azure_scheduled_events_exporter.core.approvals import mark_requested
+from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approver,
     Lifecycle,
@@ -26,33 +28,45 @@ def unknowns(watch: Watch) -> list[str]:
     return [line.removeprefix("- ").partition(":")[0] for line in text.splitlines() if line]
 
 
-def test_what_is_not_known() -> None:
-    """Each thing that nobody saw or measured is named."""
-    lost = Watch()
-    lost.sees(at(0), SCHEDULED)
-    lost.sees(at(3600), watched=False)
-    assert lost.life.outcome is Transition.LOST
+def test_a_lost_event() -> None:
+    """Of an event that was gone after nobody had polled for a while, hardly anything is known."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(3600), watched=False)
+    assert watch.life.outcome is Transition.LOST
     assert any(
         each.startswith("Whether it started, how much notice there was, who approved it")
-        for each in unknowns(lost)
+        for each in unknowns(watch)
     )
-    external = Watch()
-    external.sees(at(0), SCHEDULED)
-    external.sees(at(60), STARTED)
-    assert "Who approved it" in unknowns(external)
-    sudden = Watch()
-    sudden.sees(at(0), STARTED)
-    assert "When it started, how much notice there was, when it was scheduled" in unknowns(sudden)
-    assert any("who approved it" in each.lower() for each in unknowns(sudden))
-    written = markdown(report(Sources(sudden.life)), "")
+
+
+def test_an_approval_from_elsewhere() -> None:
+    """Of an event that began early without an approval from here, nobody knows who approved it."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(60), STARTED)
+    assert "Who approved it" in unknowns(watch)
+
+
+def test_an_event_that_was_first_seen_started() -> None:
+    """Of an event that no document showed as Scheduled, start, notice and approval are unknown."""
+    watch = Watch()
+    watch.sees(at(0), STARTED)
+    assert "When it started, how much notice there was, when it was scheduled" in unknowns(watch)
+    assert any("who approved it" in each.lower() for each in unknowns(watch))
+    written = markdown(report(Sources(watch.life)), "")
     assert (
         "**Notice:** not known: the first document with it, at 2023-11-14 22:13:20 UTC" in written
     )
     assert "**Promised:**" not in written
-    others = Watch("vm_9")
-    others.sees(at(0), SCHEDULED)
-    others.sees(at(NOT_BEFORE - START), STARTED)
-    assert any(each.startswith("How long the VM was interrupted") for each in unknowns(others))
+
+
+def test_an_event_of_another_vm() -> None:
+    """This VM cannot measure the interruption of another one."""
+    watch = Watch("vm_9")
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(NOT_BEFORE - START), STARTED)
+    assert any(each.startswith("How long the VM was interrupted") for each in unknowns(watch))
 
 
 def test_an_unknown_type() -> None:
@@ -105,22 +119,39 @@ def test_the_beginning_of_a_timeline() -> None:
     assert re.search(r"\| \+0s \| First seen: Scheduled", written)
 
 
+APPROVED_FROM_HERE = {Approver.OPERATOR, Approver.HOOK, Approver.EXPORTER}
+
+
+def course(
+    before: Sequence[ScheduledEvent], approver: Approver | None, gone: float, *, watched: bool
+) -> Watch:
+    """Return what an exporter has seen of one event.
+
+    Args:
+        before: the events of the documents before the start: the event as Scheduled, or none.
+        approver: who approves the event; None: it does not start.
+        gone: when a document lacks it, in seconds after START and the 900 s of its notice.
+        watched: whether somebody saw its start and its end.
+    """
+    watch = Watch()
+    watch.sees(at(0), *before)
+    if before and approver in APPROVED_FROM_HERE:
+        watch.approves(at(5), approver)
+    if approver is not None:
+        waiting = at(899 if approver is Approver.DEADLINE else 20)
+        watch.sees(waiting, *before)
+        watch.sees(replace(waiting, wall=waiting.wall + 3), STARTED, watched=watched)
+    watch.sees(at(900 + gone, boot="boot-2"), watched=watched)
+    return watch
+
+
 def lives() -> Iterator[Lifecycle]:
     """Yield lives of every course: each end, each approval, watched and unwatched."""
-    for watched in (True, False):
-        for before in ((), (SCHEDULED,)):
-            for approver in (None, *Approver):
-                for gone in (30, 901, 40_000):
-                    watch = Watch()
-                    watch.sees(at(0), *before)
-                    if before and approver in {Approver.OPERATOR, Approver.HOOK, Approver.EXPORTER}:
-                        watch.approves(at(5), approver)
-                    if approver is not None:
-                        moment = at(899 if approver is Approver.DEADLINE else 20)
-                        watch.sees(moment, *before)
-                        watch.sees(replace(moment, wall=moment.wall + 3), STARTED, watched=watched)
-                    watch.sees(at(gone + 900, boot="boot-2"), watched=watched)
-                    yield from (change.lifecycle for change in watch.changes)
+    for before, approver, gone, watched in product(
+        ((), (SCHEDULED,)), (None, *Approver), (30, 901, 40_000), (True, False)
+    ):
+        watch = course(before, approver, gone, watched=watched)
+        yield from (change.lifecycle for change in watch.changes)
 
 
 def test_one_answer_in_all_places() -> None:
@@ -151,7 +182,7 @@ def test_an_approval_that_nobody_could_see() -> None:
     watched.sees(at(901), STARTED)
     asleep.sees(at(850), SCHEDULED)
     asleep.sees(at(905), STARTED)
-    away.known = replace(away.known, seen={})  # as after a restart of the exporter
+    away.restarts()
     away.sees(at(2000), STARTED, watched=False)
     assert approval(watched.life).why == ""
     assert approval(watched.life).known == ("nobody: it was waiting until NotBefore",)

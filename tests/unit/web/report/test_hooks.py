@@ -42,15 +42,25 @@ def test_what_a_script_did(
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(100), STARTED)
     watch.sees(at(101))
-    status = 0 if outcome == "too_late" and duration else None
     run = HookRun("1", "save", "A", "Reboot", "prepare", START, outcome, duration, left)
-    run = replace(run, exit_status=status)
+    if outcome == "too_late" and duration is not None:
+        run = replace(run, exit_status=0)
     written = markdown(report(Sources(watch.life, runs=(run,))), "")
     summary, _, rest = written.partition("## The event")
     assert said in summary
-    assert rest.count(hooks.outcome(run, watch.life)) >= 2
-    is_late = outcome == "too_late" and (left or -1.0) > 0
-    assert ("| none: it had started |" in rest) is is_late
+    assert rest.count(hooks.outcome(run, watch.life)) >= 2, "in the table and in the timeline"
+
+
+def test_a_run_that_ended_before_not_before_but_after_the_start() -> None:
+    """What is left to NotBefore is no time left if the event has started early."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(100), STARTED)
+    in_time = HookRun("1", "save", "A", "Reboot", "prepare", START, "ok", 50.0, 850.0)
+    late = replace(in_time, outcome="too_late", duration=126.0, seconds_left=774.0)
+    none_left = "| none: it had started |"
+    assert none_left not in markdown(report(Sources(watch.life, runs=(in_time,))), "")
+    assert none_left in markdown(report(Sources(watch.life, runs=(late,))), "")
 
 
 @pytest.mark.parametrize(
@@ -100,18 +110,18 @@ def test_repeated_preparations() -> None:
     """A failed preparation that was repeated is one row, and the same output is shown once."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    runs = tuple(
-        HookRun(str(n), "save", "A", "Reboot", "prepare", START + 20 * n, *end_of_run)
-        for n, end_of_run in enumerate([("failed", 1.0), ("failed", 1.0), ("ok", 1.0)])
+    first = HookRun("1", "save", "A", "Reboot", "prepare", START, "failed", 1.0)
+    first = replace(first, output="no route", exit_status=3)
+    second = replace(first, run="2", started=START + 20)
+    last = replace(
+        first, run="3", started=START + 40, outcome="ok", output="saved", exit_status=None
     )
-    failed = [replace(run, output="no route", exit_status=3) for run in runs[:2]]
-    last = replace(runs[2], output="saved")
-    written = markdown(report(Sources(watch.life, runs=(*failed, last))), "")
+    written = markdown(report(Sources(watch.life, runs=(first, second, last))), "")
     assert (
         written.count("prepare failed with exit status 3 after 1.0s, and was repeated: `save`") == 2
     )
     assert written.count("no route") == 1
     assert "Runs that wrote the same have their output once" in written
     assert "`save`: prepare ok in run 3, the last one" in written
-    written = markdown(report(Sources(watch.life, runs=tuple(failed))), "")
+    written = markdown(report(Sources(watch.life, runs=(first, second))), "")
     assert "`save`: all 2 runs of prepare failed: this VM was not prepared" in written

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -33,47 +36,71 @@ def test_what_was_measured() -> None:
     assert "What happened to TCP connections" not in written
 
 
-def test_when_tcp_was_measured() -> None:
-    """Counters that do not cover the whole event say so."""
+@pytest.mark.parametrize(
+    ("before", "boot", "said"),
+    [
+        pytest.param([SCHEDULED], "boot-1", "| 120 in 50s |", id="the whole event"),
+        pytest.param(
+            [],
+            "boot-1",
+            "| 120 in 50s; the rest is not known: nobody measured before 2023-",
+            id="first seen started",
+        ),
+        pytest.param(
+            [SCHEDULED],
+            "boot-2",
+            "| 120 before the restart; the rest is not known: nothing was ",
+            id="restarted",
+        ),
+    ],
+)
+def test_when_tcp_was_measured(before: list[ScheduledEvent], boot: str, said: str) -> None:
+    """Counters that do not cover the whole event say so.
+
+    ``before`` has the event of the document before the start; ``boot`` is that of the document
+    after the end.
+    """
     readings = Readings(at(0))
-    impact = Impact(readings, readings, during=Tcp(120, 7))
-    whole = Watch()
-    sudden = Watch()
-    restarted = Watch()
-    whole.sees(at(0), SCHEDULED)
-    restarted.sees(at(0), SCHEDULED)
-    for watch in (whole, sudden, restarted):
-        watch.sees(at(10), STARTED)
-    for watch, boot, said in (
-        (whole, "boot-1", "| 120 in 50s |"),
-        (sudden, "boot-1", "| 120 in 50s; the rest is not known: nobody measured before 2023-"),
-        (restarted, "boot-2", "| 120 before the restart; the rest is not known: nothing was "),
-    ):
-        watch.sees(at(60, boot=boot))
-        life = replace(watch.life, impact=impact)
-        assert said in markdown(report(Sources(life)), "")
+    watch = Watch()
+    watch.sees(at(0), *before)
+    watch.sees(at(10), STARTED)
+    watch.sees(at(60, boot=boot))
+    life = replace(watch.life, impact=Impact(readings, readings, during=Tcp(120, 7)))
+    assert said in markdown(report(Sources(life)), "")
+
+
+def report_after_a_restart(booted: float) -> str:
+    """Return the report of an event whose longest pause, from 910 s to 970 s, a restart ended.
+
+    ``booted`` is when the VM booted; all are seconds after START.
+    """
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(901), STARTED)
+    ended = Timestamp(START + 970, monotonic=970.0 - booted, boot_id="boot-2")
+    life = replace(watch.life, observed_pause=60.0, pauses=1, pause_ended=ended)
+    return markdown(report(Sources(life)), "")
 
 
 def test_a_restart_in_the_longest_pause() -> None:
-    """A VM that restarted was away, not paused; a boot before the pause is none in it."""
-    for boot, said in (
-        (940, "away for at most 1m: from the last sign of life, at"),
-        (880, "paused once, for 1m, from"),
-    ):
-        watch = Watch()
-        watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED)
-        ended = Timestamp(START + 970, 970.0 - boot, "boot-2")
-        life = replace(watch.life, observed_pause=60.0, pauses=1, pause_ended=ended)
-        written = markdown(report(Sources(life)), "")
-        assert f"measured on this VM:** {said} about 2023-11-14 22:28:30 UTC" in written
-        is_away = said.startswith("away")
-        assert (
-            "at 2023-11-14 22:29:30 UTC; the VM booted at 2023-11-14 22:29:00" in written
-        ) is is_away
-        assert (
-            "| The first look of the exporter after the restart, 1m later" in written
-        ) is is_away
+    """A VM that restarted was away, not paused."""
+    written = report_after_a_restart(booted=940)
+    assert (
+        "measured on this VM:** away for at most 1m: from the last sign of life, at about"
+        " 2023-11-14 22:28:30 UTC" in written
+    )
+    assert "at 2023-11-14 22:29:30 UTC; the VM booted at 2023-11-14 22:29:00" in written
+    assert "| The first look of the exporter after the restart, 1m later" in written
+
+
+def test_a_restart_before_the_longest_pause() -> None:
+    """A boot before the pause is none in it."""
+    written = report_after_a_restart(booted=880)
+    assert (
+        "measured on this VM:** paused once, for 1m, from about 2023-11-14 22:28:30 UTC" in written
+    )
+    assert "the VM booted" not in written
+    assert "after the restart" not in written
 
 
 def test_no_pause() -> None:
@@ -86,27 +113,34 @@ def test_no_pause() -> None:
     assert "pause of this VM" not in written
 
 
-def test_how_long_an_event_was_started() -> None:
+_REST = "; the rest is not known: nobody watched the"
+
+
+@pytest.mark.parametrize(
+    ("is_start_watched", "is_end_watched", "gap", "said"),
+    [
+        (True, True, 1, "50s"),
+        (True, True, 9, "about 50s"),
+        (False, True, 1, f"at least 50s{_REST} start"),
+        (True, False, 1, f"at most 50s{_REST} end"),
+        (False, False, 1, f"about 50s{_REST} start and the end"),
+    ],
+)
+def test_how_long_an_event_was_started(
+    gap: float, said: str, *, is_start_watched: bool, is_end_watched: bool
+) -> None:
     """Its length is as exact as the documents before its start and its end.
 
     ``gap`` is in seconds between a document and the one before.
     """
-    rest = "; the rest is not known: nobody watched the"
-    for is_start_watched, is_end_watched, gap, said in (
-        (True, True, 1, "50s"),
-        (True, True, 9, "about 50s"),
-        (False, True, 1, f"at least 50s{rest} start"),
-        (True, False, 1, f"at most 50s{rest} end"),
-        (False, False, 1, f"about 50s{rest} start and the end"),
-    ):
-        watch = Watch()
-        watch.sees(at(901 - gap), SCHEDULED)
-        if not is_start_watched:
-            watch.known = replace(watch.known, seen={})  # as after a restart of the exporter
-        watch.sees(at(901), STARTED, watched=is_start_watched)
-        watch.sees(at(951 - gap), STARTED)
-        if not is_end_watched:
-            watch.known = replace(watch.known, seen={})
-        watch.sees(at(951), watched=is_end_watched)
-        written = markdown(report(Sources(watch.life)), "")
-        assert f"| How long it was Started |  |  | {said} |" in written
+    watch = Watch()
+    watch.sees(at(901 - gap), SCHEDULED)
+    if not is_start_watched:
+        watch.restarts()
+    watch.sees(at(901), STARTED, watched=is_start_watched)
+    watch.sees(at(951 - gap), STARTED)
+    if not is_end_watched:
+        watch.restarts()
+    watch.sees(at(951), watched=is_end_watched)
+    written = markdown(report(Sources(watch.life)), "")
+    assert f"| How long it was Started |  |  | {said} |" in written

@@ -102,7 +102,9 @@ def test_scenarios(scenario: Scenario, machine: Callable[..., Machine], golden: 
 
 
 def story(path: Path) -> str:
-    """Return the name that the parts of a story share."""
+    """Return the name that the parts of a story share: ``x_1_scheduled`` and ``x_2_started`` are
+    parts of ``x``.
+    """
     return sub(r"_\d_[a-z_]+(_inc\d)?$", "", path.stem)
 
 
@@ -114,11 +116,10 @@ def test_published_bodies(
 ) -> None:
     """Each body that was published has the report that its golden file has, as seen by its VM."""
     bodies = [path.read_bytes() for path in paths]
-    documents = [parse_document(body) for body in bodies]
-    [resources, *_] = [
-        event.resources for document in documents for event in document.events if event.resources
-    ] or [("vm",)]
-    vm = machine(resources[0])
+    names = [
+        name for body in bodies for event in parse_document(body).events for name in event.resources
+    ]
+    vm = machine(names[0] if names else "vm")
     for number, body in enumerate(bodies):
         vm.polls(30.0 * number, body)
     golden(f"reports/{name}.md", reports(vm)[0])
