@@ -47,7 +47,7 @@ class Row:
 
 
 def percentile(seconds: Sequence[float], share: int) -> float:
-    """Return, in milliseconds, what ``share`` of 100 values in seconds are not above."""
+    """Return a percentile of times in seconds, in milliseconds; ``share`` is 50 for the median."""
     return statistics.quantiles(seconds, n=100, method="inclusive")[share - 1] * _MILLI
 
 
@@ -78,7 +78,7 @@ class Bench:
 
     @contextmanager
     def running(self, count: int = 0, *flags: str) -> Iterator[Measurement]:
-        """An exporter that shows ``count`` events, with a journal on disk."""
+        """Run an exporter with a journal on disk; begin when it shows ``count`` events."""
         self._simulator.set_document(events(count))
         self._journals += 1
         journal = self._folder / f"journal-{self._journals}"
@@ -92,7 +92,7 @@ class Bench:
             if count:
                 _wait_for(exporter, f'_pending{{event_type="Freeze",scope="self"}} {count}.0')
             else:
-                _wait_for(exporter, "events_up 1.0")
+                _wait_for(exporter, "azure_scheduled_events_up 1.0")
             yield exporter
 
     def rows(self) -> Iterator[Row]:

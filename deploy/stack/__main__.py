@@ -58,8 +58,8 @@ def _run(
         for name, program in programs.items():
             parts.append(Part(services[name], wiring, program, folder))
             _wait(parts, ended, deadline)
-        if ended.is_set():
-            return
+            if ended.is_set():
+                return
         without = ""
         if absent:
             without = f", without what Debian has no package of: {', '.join(absent)}"
