@@ -170,8 +170,8 @@ def vm_impact(snapshot: Snapshot) -> Iterator[Sample]:
 def peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield when the impact of each Started event of other VMs began, for each of its VMs.
 
-    A VM whose host fails cannot say so itself. Its peers share its scale set, so the labels
-    ``SCALE_SET`` of this VM are those of that VM, too.
+    A VM whose host fails cannot say so itself. The VMs of an event are in one scale set or in none,
+    so the labels ``SCALE_SET`` of this VM are those of the other ones, too.
     """
     place = _of_vm(snapshot, SCALE_SET)
     for life in snapshot.shown.values():
@@ -200,10 +200,10 @@ def measured(name: str) -> Callable[[Snapshot], Iterator[Sample]]:
 
 
 def paused_longer(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yield the longest pause during each event, in seconds, if the event paused this VM longer.
+    """Yield the longest pause of this VM during an event, in seconds, if it was too long.
 
-    That is: longer than Azure had announced, and than ``--freeze.harmless-below``. The last two
-    labels are the name of this VM and the announced seconds.
+    It was if it is longer than Azure had announced, and than ``--freeze.harmless-below``. The last
+    two labels are the name of this VM and the announced seconds.
     """
     (vm_name,) = _of_vm(snapshot, ("vm_name",))
     for life in (*snapshot.shown.values(), *snapshot.ended):
@@ -214,7 +214,7 @@ def paused_longer(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def ended(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yield when each event of the last hour that has ended did so, wall-clock seconds."""
+    """Yield the end of each event that ended within the last hour, wall-clock seconds."""
     for life in snapshot.ended:
         if life.ended_at is not None:
             yield Sample((*_event_labels(life), str(life.outcome)), life.ended_at.wall)
