@@ -45,20 +45,34 @@ def _seen() -> Recording:
 
 
 def _impact(kept: tuple[str, ...]) -> Recording:
+    meaning = (
+        "when the impact of each event begins or began, preferably as exporters say that have just"
+        " seen it; 0 if that is unknown"
+    )
+    rows = "event and kind"
+    note = (
+        "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Line 3:"
+        " the 0 of an event without a known time. Both metrics carry the same labels, so no `on` is"
+        " needed."
+    )
+    if kept:
+        meaning = (
+            "when the impact of each event begins or began, preferably as the VMs say that the"
+            " event names; 0 if that is unknown"
+        )
+        rows = "event, kind and kept labels"
+        note = (
+            "Line 1: the VMs that the event names. Line 2: what they said last, while anybody sees"
+            " the event, since they may be down. From line 3: other VMs that have seen it for"
+            f" {_PEERS_WAIT}, if none that it names has shown this kind of it."
+        )
     return Recording(
         RECORDED_IMPACT,
         expression=_impacts(kept),
-        meaning=(
-            "when the impact of each event begins or began, preferably as exporters say that have"
-            " just seen it; 0 if that is unknown"
-        ),
-        rows="event and kind",
+        meaning=meaning,
+        rows=rows,
         value=f"{TIME}, or 0",
-        note=(
-            "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Line"
-            " 3: the 0 of an event without a known time. Both metrics carry the same labels, so no"
-            " `on` is needed."
-        ),
+        note=note,
     )
 
 
