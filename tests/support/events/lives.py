@@ -82,6 +82,11 @@ class Watch:
         return self.known.current[event_id].scope
 
     @property
+    def transitions(self) -> list[str]:
+        """All transitions so far."""
+        return [str(change.transition) for change in self.changes]
+
+    @property
     def life(self) -> Lifecycle:
         """The life as the last change left it."""
         return self.changes[-1].lifecycle

@@ -157,6 +157,16 @@ def test_turns_of_the_documented_policy(turn: int, vm: str) -> None:
         assert DOCUMENTED.decide(event, vm, after(seconds)).approve is is_due, seconds
 
 
+LOOKS = 21
+"""Of how many seconds, from ``BEGAN`` on, the tests below look at the decision."""
+
+
+def seconds_of_approval(rule: Rule, event: Lifecycle, vm: str) -> list[int]:
+    """Return the seconds after ``BEGAN`` at which ``rule`` approves ``event`` on ``vm``."""
+    policy = Policy("p", (rule,))
+    return [seconds for seconds in range(LOOKS) if policy.decide(event, vm, after(seconds)).approve]
+
+
 @pytest.mark.parametrize(
     ("leader_only", "resources", "first", "second"),
     [
@@ -178,13 +188,11 @@ def test_leader_only(
     """
     rule = Rule("r", Match(), Action.APPROVE, leader_only=leader_only, takeover=10.0)
     for vm, begins in (("vmss_0", first), ("vmss_1", second)):
-        event = life(resources=resources, vm=vm)
-        approving = [
-            seconds
-            for seconds in range(20)
-            if Policy("p", (rule,)).decide(event, vm, after(seconds)).approve
-        ]
-        assert approving == ([] if begins is None else list(range(begins, 20))), vm
+        approving = seconds_of_approval(rule, life(resources=resources, vm=vm), vm)
+        if begins is None:
+            assert approving == [], vm
+        else:
+            assert approving == [*range(begins, LOOKS)], vm
 
 
 @pytest.mark.parametrize(
@@ -199,11 +207,6 @@ def test_peer_is_behind_all_of_resources(leader_only: bool | None, possible: Seq
     match = Match(scope=frozenset({Scope.PEER}))
     rule = Rule("r", match, Action.APPROVE, leader_only=leader_only, takeover=10.0)
     event = life(resources=("vmss_0",), vm="vmss_9")
-    approving = [
-        seconds
-        for seconds in range(21)
-        if Policy("p", (rule,)).decide(event, "vmss_9", after(seconds)).approve
-    ]
-    first = approving[0]
+    first, *later = seconds_of_approval(rule, event, "vmss_9")
     assert first in possible
-    assert approving == list(range(first, 21)), "once it approves, it goes on"
+    assert later == [*range(first + 1, LOOKS)], "once it approves, it goes on"

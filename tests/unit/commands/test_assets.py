@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -88,24 +89,35 @@ KEYS = (
 )
 
 
-@pytest.mark.parametrize("flags", [(), ("--world-readable",)])
-def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> None:
-    """Exactly the files with a key of a receiver are for this user alone, also over files of an
-    earlier export.
-    """
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """Let others read new files."""
     before = os.umask(0o022)
-    try:
-        assert main(["assets", "export", str(tmp_path / "rendered")]) == 0
-        for path in (tmp_path / "rendered").rglob("*.y*ml"):
-            path.chmod(0o644)
-        assert main(["assets", "export", str(tmp_path / "rendered"), *KEYS, *flags]) == 0
-    finally:
-        os.umask(before)
+    yield
+    os.umask(before)
+
+
+def closed_to_others(files: Iterable[Path]) -> set[Path]:
+    """Return those of ``files`` that neither the group nor others may read."""
+    return {path for path in files if not path.stat().st_mode & 0o044}
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_keys_are_for_the_own_user(tmp_path: Path) -> None:
+    """Exactly the files with a key of a receiver are for this user alone, also over files of an
+    earlier export, unless --world-readable is given.
+    """
+    export = ["assets", "export", str(tmp_path / "rendered")]
+    assert main(export) == 0
+    for path in (tmp_path / "rendered").rglob("*.y*ml"):
+        path.chmod(0o644)
+    assert main([*export, *KEYS]) == 0
     files = [path for path in (tmp_path / "rendered").rglob("*") if path.is_file()]
     secret = {path for path in files if b"HIDDEN" in path.read_bytes()}
     assert len(secret) == 4, "three forms of Alertmanager's configuration, and the values"
-    closed = {path for path in files if not path.stat().st_mode & 0o044}  # to group and others
-    assert closed == (set() if flags else secret)
+    assert closed_to_others(files) == secret
+    assert main([*export, *KEYS, "--world-readable"]) == 0
+    assert closed_to_others(files) == set()
 
 
 def test_links_are_replaced(tmp_path: Path) -> None:

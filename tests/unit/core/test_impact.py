@@ -41,9 +41,11 @@ class Watched:
 
     def sees(self, readings: Readings, *events: ScheduledEvent) -> Lifecycle | None:
         """Observe a document of ``events``; return the life of this VM's event."""
-        last = self.readings[-1] if self.readings else None
-        first = self.readings[0] if self.readings else None
-        counted = Counted(readings, last, None if first is last else first)
+        counted = Counted(readings)
+        if self.readings:
+            counted = replace(counted, last=self.readings[-1])
+        if len(self.readings) > 1:
+            counted = replace(counted, minute_ago=self.readings[0])
         context = ObservationContext(readings.at, "vm_0", counted=counted)
         self.known, changes = observe(self.known, Document(1, events), context)
         self.changes.extend(changes)

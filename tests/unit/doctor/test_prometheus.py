@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from azure_scheduled_events_exporter.doctor.finding import Finding
 from support.doctor.canned_parts import (
     examined,
     finding_of,
@@ -139,19 +140,20 @@ def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
     assert words in interval.sentence
 
 
-@pytest.mark.parametrize(
-    ("external", "labels", "mark"),
-    [
-        ("", "", "ok"),
-        ("env: prod", "env=prod,team=web", "ok"),
-        ("env: prod", "team=web", "warning"),
-    ],
-)
-def test_labels_of_what_is_pushed(external: str, labels: str, mark: str) -> None:
-    """A pushed alert needs the labels that Prometheus adds to its own, and may have more."""
+def labels_of_pushes(external: str, labels: str) -> Finding:
+    """Return what doctor says of ``--alertmanager.labels`` beside the ``external_labels`` of a
+    Prometheus.
+    """
     config = f"global: {{external_labels: {{{external}}}}}\nalerting: {{}}\n"
     replies = prometheus(**{"status/config": {"yaml": config}})
     flags = {"alertmanager.url": "http://127.0.0.1:1", "alertmanager.labels": labels}
-    found = finding_of("alert-labels", examined("Prometheus", replies, flags=flags))
-    assert found.mark == mark
-    assert ("--alertmanager.labels=env=prod" in found.hint) is (mark == "warning")
+    return finding_of("alert-labels", examined("Prometheus", replies, flags=flags))
+
+
+def test_labels_of_what_is_pushed() -> None:
+    """A pushed alert needs the labels that Prometheus adds to its own, and may have more."""
+    assert labels_of_pushes("", "").mark == "ok"
+    assert labels_of_pushes("env: prod", "env=prod,team=web").mark == "ok"
+    found = labels_of_pushes("env: prod", "team=web")
+    assert found.mark == "warning"
+    assert "--alertmanager.labels=env=prod" in found.hint

@@ -119,14 +119,14 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
         found = pauses.take()
         assert found is not None
         assert found.seconds == pytest.approx(largest, abs=0.0015)
-        assert (found.ended is None) is (found.seconds == 0)
+        has_paused = found.seconds > 0
+        assert (found.ended is not None) is has_paused
         assert pauses.take() == Pause(0.0), "it was returned before"
         machine.passes(3.0, 3.0)
         before_its_tick = pauses.take()
         assert before_its_tick is not None
-        assert before_its_tick.seconds == pytest.approx(
-            3.0 - TICK_SECONDS, abs=TICK_SECONDS + 0.001
-        )
+        # A part of these 3 s, at most a tick, is the wait for the tick that is due.
+        assert 3.0 - TICK_SECONDS - 0.001 < before_its_tick.seconds < 3.001
 
 
 def test_when_a_pause_ended(journal: Journal) -> None:

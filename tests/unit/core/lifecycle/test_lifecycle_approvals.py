@@ -19,51 +19,84 @@ def test_approved_event_that_is_cancelled() -> None:
     assert watch.sees(at(100)) == ["cancelled"]
 
 
-BOTH = ["approved", "started"]
-ONE = ["started"]
+def started_after(seconds: float, *, watched: bool = True) -> Watch:
+    """Return what was seen of an event that nobody here approved, Started at ``seconds``."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(seconds), STARTED, watched=watched)
+    return watch
+
+
+@pytest.mark.parametrize("seconds", [10.0, 894.9])
+def test_an_early_start_was_approved_elsewhere(seconds: float) -> None:
+    """A start more than 5 s before NotBefore, at 900 s, was approved, and not from here."""
+    watch = started_after(seconds)
+    assert watch.transitions == ["detected", "approved", "started"]
+    assert watch.life.approved_by is Approver.EXTERNAL
+    assert not watch.life.approved_here
+    assert watch.life.approved_at == watch.life.started_at
+
+
+@pytest.mark.parametrize("seconds", [895.0, 899.0, 900.0, 901.0, 5000.0])
+def test_a_start_at_not_before_was_not_approved(seconds: float) -> None:
+    """From 5 s before NotBefore on, it is the deadline that starts an event."""
+    watch = started_after(seconds)
+    assert watch.transitions == ["detected", "started"]
+    assert watch.life.approved_by is Approver.DEADLINE
+    assert watch.life.approved_at == watch.life.started_at
+
+
+@pytest.mark.parametrize("seconds", [10.0, 901.0])
+def test_a_start_after_an_accepted_approval(seconds: float) -> None:
+    """An approval that IMDS has accepted is the one that counts, whenever the event starts."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(1))
+    assert not watch.known.current["A"].approved_here
+    assert watch.approves(at(2), Approver.OPERATOR) == ["approved"]
+    assert watch.life.request is None
+    assert watch.sees(at(seconds), STARTED) == ["started"]
+    assert watch.life.approved_by is Approver.OPERATOR
+    assert watch.life.approved_here
+    assert watch.life.approved_at == at(2)
+
+
+def test_a_start_after_a_refused_approval() -> None:
+    """A request that IMDS refused starts nothing: somebody else has approved the event."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(1))
+    watch.known = mark_refused(watch.known, "A")
+    assert watch.sees(at(10), STARTED) == ["approved", "started"]
+    assert watch.life.approved_by is Approver.EXTERNAL
 
 
 @pytest.mark.parametrize(
-    ("answer", "seconds", "told", "approver"),
+    ("seconds", "watched", "told", "approver"),
     [
-        ("", 10.0, BOTH, Approver.EXTERNAL),
-        ("", 894.9, BOTH, Approver.EXTERNAL),
-        *(
-            ("", seconds, ONE, Approver.DEADLINE)
-            for seconds in (895.0, 899.0, 900.0, 901.0, 5000.0)
+        pytest.param(10.0, True, ["approved", "started"], Approver.OPERATOR, id="early"),
+        pytest.param(900.0, True, ["started"], Approver.DEADLINE, id="at NotBefore"),
+        pytest.param(
+            901.0,
+            False,
+            ["approved", "started"],
+            Approver.OPERATOR,
+            id="nobody saw it wait until NotBefore",
         ),
-        ("accepted", 10.0, ONE, Approver.OPERATOR),
-        ("accepted", 901.0, ONE, Approver.OPERATOR),
-        ("refused", 10.0, BOTH, Approver.EXTERNAL),
-        ("none", 10.0, BOTH, Approver.OPERATOR),
-        ("none", 900.0, ONE, Approver.DEADLINE),
-        ("none", -901.0, BOTH, Approver.OPERATOR),  # nobody saw it wait until NotBefore
     ],
 )
-def test_who_approved_a_start(
-    answer: str, seconds: float, told: list[str], approver: Approver
+def test_a_start_after_a_request_without_an_answer(
+    seconds: float, watched: bool, told: list[str], approver: Approver
 ) -> None:
-    """A start more than 5 s before NotBefore was approved: from here if that was accepted or not
-    answered.
-
-    ``answer`` is what IMDS answered to a request from here a second after the event was first
-    seen; empty: there was none. ``seconds`` is when it was seen Started; nobody watched before a
-    moment with a minus.
+    """A request that was not answered counts as the approval, unless the event was seen waiting
+    until NotBefore.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    if answer:
-        watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(1))
-        assert not watch.known.current["A"].approved_here
-    if answer == "accepted":
-        assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
-        assert watch.life.request is None
-    if answer == "refused":
-        watch.known = mark_refused(watch.known, "A")
-    assert watch.sees(at(abs(seconds)), STARTED, watched=seconds > 0) == told
+    watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(1))
+    assert watch.sees(at(seconds), STARTED, watched=watched) == told
     assert watch.life.approved_by is approver
-    assert watch.life.approved_here is (approver is Approver.OPERATOR)
-    assert watch.life.approved_at == (at(1) if answer == "accepted" else watch.life.started_at)
+    assert watch.life.approved_at == watch.life.started_at
 
 
 def test_start_of_an_event_without_not_before() -> None:
@@ -94,17 +127,15 @@ def test_approval_of_what_is_not_pending() -> None:
     assert watch.approves(at(4)) == []
 
 
-@pytest.mark.parametrize(("seconds", "is_open"), [(1, False), (59, False), (60, True)])
-def test_not_before_moved_in_small_steps_after_an_approval(
-    seconds: float, *, is_open: bool
-) -> None:
-    """An approved event is open to a second approval once NotBefore is a minute later, in however
-    many steps.
+@pytest.mark.parametrize(("steps", "is_open"), [(1, False), (59, False), (60, True)])
+def test_not_before_moved_in_small_steps_after_an_approval(steps: int, *, is_open: bool) -> None:
+    """An approved event is open to a second approval once NotBefore is a minute later, also if it
+    moves by a second in each document.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(1))
-    for step in range(1, int(seconds) + 1):
+    for step in range(1, steps + 1):
         watch.sees(at(1 + step), replace(SCHEDULED, not_before=NOT_BEFORE + step))
     assert watch.known.current["A"].is_open_to_approval is is_open
 

@@ -50,7 +50,6 @@ TIMELESS = replace(SCHEDULED, not_before=None)
         (replace(SCHEDULED, event_type="Freeze"), 1000, "lost"),  # a freeze keeps the memory
         (replace(SCHEDULED, event_type="OfTomorrow"), 1000, "lost"),  # nobody knows what this does
         (replace(SCHEDULED, resources=("vm_1",)), 1000, "lost"),  # another VM's
-        (SCHEDULED, None, "lost"),
         (SCHEDULED, 300, "lost"),
         (SCHEDULED, 894, "lost"),
         (SCHEDULED, 895, "completed"),
@@ -58,18 +57,25 @@ TIMELESS = replace(SCHEDULED, not_before=None)
         (TIMELESS, 60, "completed"),
     ],
 )
-def test_what_a_boot_proves(event: ScheduledEvent, booted: float | None, told: str) -> None:
+def test_what_a_boot_proves(event: ScheduledEvent, booted: float, told: str) -> None:
     """A boot proves an event of this VM that reboots it and can have begun by then, up to 5 s
     before NotBefore.
 
-    ``booted`` is in seconds after START, and None if the system does not know when it booted. The
-    exporter is back 40 s after the boot.
+    ``booted`` is in seconds after START, and NotBefore is at 900. The exporter is back 40 s after
+    the boot.
     """
     watch = Watch()
     watch.sees(at(0), event)
-    boot = None if booted is None else at(booted, boot="boot-2")
-    back = at(1040 if booted is None else booted + 40, boot="boot-2")
+    boot = at(booted, boot="boot-2")
+    back = at(booted + 40, boot="boot-2")
     assert watch.sees(back, watched=False, booted_at=boot) == [told]
+
+
+def test_a_boot_at_an_unknown_time() -> None:
+    """If the system does not know when it booted, the boot proves nothing."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    assert watch.sees(at(1040, boot="boot-2"), watched=False, booted_at=None) == ["lost"]
 
 
 def test_boot_before_the_event_is_no_evidence() -> None:

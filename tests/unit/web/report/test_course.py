@@ -163,6 +163,7 @@ def test_one_answer_in_all_places() -> None:
         unknown = rest.partition("## What is not known\n")[2].partition("## Trace")[0]
         for answer in (start(life), approval(life), end(life), interruption(life)):
             assert "".join(map(str, answer.line)) in summary
+        # An answer that is not known, or not whole, says why.
         for answer in (start(life), approval(life), interruption(life), tcp(life)):
             is_unknown = answer.question.lower() in unknown.lower()
             assert is_unknown is bool(answer.why), (answer, unknown)
