@@ -84,10 +84,16 @@ def test_schema() -> None:
     jsonschema.validate(resource(KIND), PROFILE)
     jsonschema.validate(resource(f"{KIND}/versions"), VERSION)
     jsonschema.validate(LOCAL, having(closed("id rules"), rules=RULES))
+
+
+def test_local_rules_are_those_of_the_template() -> None:
+    """The file for one VM has the rules that the template makes by default. Of its parameters, only
+    the gallery has no default: only whoever deploys it knows that.
+    """
     assert LOCAL["rules"] == rules_for(EXPORTER)
-    for name, parameter in TEMPLATE["parameters"].items():
-        # Only whoever deploys it knows the gallery.
-        assert name == "galleryName" or "defaultValue" in parameter
+    parameters = TEMPLATE["parameters"]
+    required = [name for name, each in parameters.items() if "defaultValue" not in each]
+    assert required == ["galleryName"]
 
 
 def rules_for(user: str) -> dict[str, Any]:
@@ -102,8 +108,10 @@ def test_default_of_the_profile_stays() -> None:
     assert "defaultAccess" not in LOCAL
 
 
-def allows(rules: dict[str, Any], user: str, path: str, *, default: bool = True) -> bool:
-    """Decide as the agent does: a path that a privilege names is for its identities alone."""
+def allows(rules: dict[str, Any], user: str, path: str) -> bool:
+    """Decide as the agent does: a path that a privilege names is for its identities alone, and any
+    other path is for everybody.
+    """
     named = {each["name"] for each in rules["privileges"] if path.startswith(each["path"])}
     roles = {each["name"] for each in rules["roles"] if named & {*each["privileges"]}}
     assigned = {
@@ -113,7 +121,7 @@ def allows(rules: dict[str, Any], user: str, path: str, *, default: bool = True)
         for identity in each["identities"]
     }
     users = {each["userName"] for each in rules["identities"] if each["name"] in assigned}
-    return user in users if named else default
+    return not named or user in users
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def load(name: str) -> Any:
 
 
 def tool(*arguments: str) -> None:
-    """Run a tool that must be content."""
+    """Run a tool that must find no fault."""
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -125,7 +125,9 @@ def _mentioned(services: Mapping[str, Service]) -> Iterator[tuple[str, int]]:
     "services", [SERVICES, OVER_VICTORIA], ids=["Prometheus", "VictoriaMetrics"]
 )
 def test_names_are_services(services: Mapping[str, Service]) -> None:
-    """Every address in the configuration is a service that listens there."""
+    """Every address in the configuration is one at which a service listens, or one that it
+    publishes on the machine.
+    """
     listening = {(name, port) for name, service in services.items() for port in service.ports}
     published = {
         ("127.0.0.1", port) for service in services.values() for port in service.ports.values()
@@ -160,13 +162,13 @@ def test_every_vm_is_watched() -> None:
 def test_exporters_settings() -> None:
     """The exporter knows every variable that it is given, and can read the files that they name."""
     for name in EXPORTERS:
-        here = {mount.target: str(mount.file) for mount in SERVICES[name].mounts if mount.file}
-        given = {
-            variable: here.get(text, text) for variable, text in SERVICES[name].environment.items()
-        }
-        done = command("check-config", **given)
+        service = SERVICES[name]
+        files = {mount.target: str(mount.file) for mount in service.mounts if mount.file}
+        # A path in the container is that of the file which is mounted there.
+        variables = {key: files.get(text, text) for key, text in service.environment.items()}
+        done = command("check-config", **variables)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.count("[environment variable") == len(given)
+        assert done.stdout.count("[environment variable") == len(variables)
 
 
 def test_grafana_datasources() -> None:

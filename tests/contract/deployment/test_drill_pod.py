@@ -33,9 +33,10 @@ def test_cluster_takes_it(documented: tuple[Any, Any]) -> None:
     command, *flags = container["args"]
     parser = argparse.ArgumentParser()
     drill.add_arguments(parser)
-    served = vars(parser.parse_args(flags))["exporter.listen-address"]
+    address = vars(parser.parse_args(flags))["exporter.listen-address"]
+    (port,) = container["ports"]
     assert command == "drill"
-    assert served.port == container["ports"][0]["containerPort"]
+    assert address.port == port["containerPort"]
 
 
 def test_prometheus_finds_it(

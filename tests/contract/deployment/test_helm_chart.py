@@ -3,6 +3,7 @@ exporter take.
 """
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -111,40 +112,58 @@ def test_an_exported_chart_has_the_exported_rules(tmp_path: Path) -> None:
     assert settings == (folder / "alerts/exporter/values.yaml").read_text()
 
 
-def test_scrapes_find_the_pods(charts: dict[str, list[Manifest]]) -> None:
-    """The PodMonitor, and the shipped scrape configuration, select the pods and their port every 5
-    s, as their job.
+def pod_labels(manifests: list[Manifest]) -> dict[str, str]:
+    """Return the labels of the pods."""
+    labels: dict[str, str] = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def scraped_endpoint(manifests: list[Manifest]) -> Manifest:
+    """Return the one endpoint of the PodMonitor."""
+    (endpoint,) = only(manifests, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    found: Manifest = endpoint
+    return found
+
+
+@pytest.mark.parametrize("name", ["everything", "pod-network"])
+def test_the_pod_monitor_finds_the_pods(charts: dict[str, list[Manifest]], name: str) -> None:
+    """The PodMonitor selects the pods and their port every 5 s, as their job."""
+    spec = only(charts[name], "PodMonitor")["spec"]
+    assert spec["selector"]["matchLabels"].items() <= pod_labels(charts[name]).items()
+    assert spec["namespaceSelector"]["matchNames"] == ["watch"]
+    endpoint = scraped_endpoint(charts[name])
+    (port,) = container(charts[name])["ports"]
+    assert (endpoint["port"], endpoint["interval"]) == (port["name"], "5s")
+    job = {"targetLabel": "job", "replacement": "azure-scheduled-events-exporter"}
+    assert job in endpoint["relabelings"]
+
+
+def test_the_shipped_scrape_configuration_finds_the_pods(
+    charts: dict[str, list[Manifest]],
+) -> None:
+    """The scrape configuration for Kubernetes keeps the pods by their label and port."""
+    (port,) = container(charts["everything"])["ports"]
+    folder = ROOT / "alerts" / "generated" / "prometheus"
+    (job,) = yaml.safe_load((folder / "prometheus-kubernetes-sd.yml").read_text())["scrape_configs"]
+    kept = {
+        rule["source_labels"][0]: rule["regex"]
+        for rule in job["relabel_configs"]
+        if rule.get("action") == "keep"
+    }
+    app = pod_labels(charts["everything"])["app.kubernetes.io/name"]
+    assert kept == {
+        "__meta_kubernetes_pod_label_app_kubernetes_io_name": app,
+        "__meta_kubernetes_pod_container_port_name": port["name"],
+    }
+
+
+def test_the_pod_monitor_follows_the_values(charts: dict[str, list[Manifest]]) -> None:
+    """Interval, path and scheme are those of the values. A time limit that is longer than the
+    interval becomes the interval, because the operator refuses a longer one.
     """
-    for name in ("everything", "pod-network"):
-        labels = only(charts[name], "DaemonSet")["spec"]["template"]["metadata"]["labels"]
-        spec = only(charts[name], "PodMonitor")["spec"]
-        assert spec["selector"]["matchLabels"].items() <= labels.items()
-        assert spec["namespaceSelector"]["matchNames"] == ["watch"]
-        (endpoint,) = spec["podMetricsEndpoints"]
-        (port,) = container(charts[name])["ports"]
-        assert (endpoint["port"], endpoint["interval"]) == (port["name"], "5s")
-        assert {"targetLabel": "job", "replacement": "azure-scheduled-events-exporter"} in endpoint[
-            "relabelings"
-        ]
-        example = yaml.safe_load(
-            (
-                ROOT / "alerts" / "generated" / "prometheus" / "prometheus-kubernetes-sd.yml"
-            ).read_text()
-        )
-        kept = {
-            rule["source_labels"][0]: rule["regex"]
-            for rule in example["scrape_configs"][0]["relabel_configs"]
-            if rule.get("action") == "keep"
-        }
-        assert kept == {
-            "__meta_kubernetes_pod_label_app_kubernetes_io_name": labels["app.kubernetes.io/name"],
-            "__meta_kubernetes_pod_container_port_name": port["name"],
-        }
-    often = only(charts["large-user"], "PodMonitor")["spec"]["podMetricsEndpoints"][0]
-    assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s"), (
-        "the operator refuses a longer time limit"
-    )
-    everything = only(charts["everything"], "PodMonitor")["spec"]["podMetricsEndpoints"][0]
+    often = scraped_endpoint(charts["large-user"])
+    assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s")
+    everything = scraped_endpoint(charts["everything"])
     assert (everything["path"], everything["scheme"]) == ("/events", "https")
 
 
@@ -169,7 +188,37 @@ def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
         each
         for each in of_kind(charts["memory"], "ConfigMap")
         if "grafana_dashboard" in each["metadata"]["labels"]
-    ]
+    ], "these values have no dashboards"
+
+
+def below(folder: Path, text: str) -> str:
+    """Replace the folders of the container in ``text`` by ``folder``."""
+    for mounted in ("config", "web", "alertmanager"):
+        text = text.replace(f"{ETC}/{mounted}", str(folder))
+    return text
+
+
+def effective_settings(manifests: list[Manifest], folder: Path) -> dict[str, tuple[str, str]]:
+    """Let the exporter check the arguments, variables and files of its container, which are written
+    to ``folder``. Return each setting with its value and its source: ``default``, a flag, a
+    variable or a file.
+    """
+    for file, text in only(manifests, "ConfigMap")["data"].items():
+        (folder / file).write_text(below(folder, text))
+    # In a cluster, these files are in Secrets of the user.
+    (folder / "web-config.yml").write_text("http_server_config: {http2: false}\n")
+    (folder / "http-config.yml").write_text("basic_auth: {username: vm, password: test}\n")
+    variables = {
+        each["name"]: below(folder, each["value"])
+        for each in container(manifests)["env"]
+        if "value" in each
+    }
+    command, *flags = container(manifests)["args"]
+    assert command == "run"
+    done = run_command("check-config", *flags, **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = re.findall(r"(?m)^(\S+): (.*?)   +\[(.*)\]$", done.stdout)
+    return {setting: (value, source) for setting, value, source in lines}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,50 +228,25 @@ def test_the_exporter_takes_its_configuration(
     """The exporter accepts the container's arguments, variables and files, and its effective
     settings are those of the values.
     """
-    manifests = charts[name]
     values = values_of(name)
-
-    def here(text: str) -> str:
-        """Replace the folders of the container by that of the test."""
-        for folder in ("config", "web", "alertmanager"):
-            text = text.replace(f"{ETC}/{folder}", str(tmp_path))
-        return text
-
-    for file, text in only(manifests, "ConfigMap")["data"].items():
-        (tmp_path / file).write_text(here(text))
-    # In the user's Secret.
-    (tmp_path / "web-config.yml").write_text("http_server_config: {http2: false}\n")
-    (tmp_path / "http-config.yml").write_text("basic_auth: {username: vm, password: test}\n")
-    env = {
-        each["name"]: here(each["value"]) for each in container(manifests)["env"] if "value" in each
-    }
-    command, *flags = container(manifests)["args"]
-    assert command == "run"
-    done = run_command("check-config", *flags, **env)
-    assert (done.returncode, done.stderr) == (0, "")
-    shown = dict(line.partition("   [")[0].split(": ", 1) for line in done.stdout.splitlines())
-    places = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    assert shown["web.listen-address"] == f":{values['port']}"
-    folder = (
-        "memory"
-        if values["journal"]["type"] == "memory"
-        else "/var/lib/azure-scheduled-events-exporter"
-    )
-    assert shown["journal.path"] == folder
+    settings = effective_settings(charts[name], tmp_path)
+    effective = {setting: value for setting, (value, _) in settings.items()}
+    journal = "/var/lib/azure-scheduled-events-exporter"
+    if values["journal"]["type"] == "memory":
+        journal = "memory"
     web = str(tmp_path / "web-config.yml") if values["web"]["secretName"] else "(none)"
-    assert shown["web.config.file"] == web
-    # A flag counts for more than the file.
-    given = {
-        flag: text
-        for flag, text in values["config"].items()
-        if not any(flag in each for each in flags)
-    }
-    assert given.items() <= shown.items()
+    assert effective["web.listen-address"] == f":{values['port']}"
+    assert effective["journal.path"] == journal
+    assert effective["web.config.file"] == web
+    # A flag of the container counts for more than the file that has these values.
+    by_flag = {key for key, (_, source) in settings.items() if source.startswith("--")}
+    by_file = {key: text for key, text in values["config"].items() if key not in by_flag}
+    assert by_file.items() <= effective.items()
     if values["approvalPolicy"]:
-        assert shown["approval.policy"] == str(tmp_path / "policy.yaml")
+        assert effective["approval.policy"] == str(tmp_path / "policy.yaml")
         assert yaml.safe_load((tmp_path / "policy.yaml").read_text()) == values["approvalPolicy"]
-    elif "approval.policy" not in given:
-        assert places["approval.policy"].endswith("[default]")
+    elif "approval.policy" not in values["config"]:
+        assert settings["approval.policy"] == ("off", "default")
 
 
 def test_a_change_of_configuration_replaces_the_pods(charts: dict[str, list[Manifest]]) -> None:

@@ -154,8 +154,8 @@ def prepare(container: Manifest, folder: Path) -> tuple[tuple[int, int], str]:
     assert Path(program).name == PREPARATION.name
     is_root = os.geteuid() == 0
     owner = (int(user), int(group)) if is_root else (os.geteuid(), os.getegid())
-    less = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
-    command = [*less, sys.executable, "-I", str(PREPARATION), str(folder), *map(str, owner)]
+    only_chown = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
+    command = [*only_chown, sys.executable, "-I", str(PREPARATION), str(folder), *map(str, owner)]
     return owner, subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr
 
 

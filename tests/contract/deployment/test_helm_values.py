@@ -51,6 +51,21 @@ def test_every_flag_can_be_set() -> None:
     assert config["properties"]["approval.policy"]["enum"] == list(BUILT_IN)
 
 
+def paths_of(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the path of each value, such as ``image.tag``, and compare each level with the schema
+    on the way.
+    """
+    is_one_value = path in {"config", "approvalPolicy", "alertsValues"}
+    if "properties" not in schema or is_one_value:
+        yield path
+        return
+    assert schema["additionalProperties"] is False, path
+    of_helm = {"global"}
+    assert set(values) == set(schema["properties"]) - of_helm, path
+    for key, below in values.items():
+        yield from paths_of(below, schema["properties"][key], f"{path}.{key}".lstrip("."))
+
+
 def test_schema_and_values_name_the_same() -> None:
     """Every value is in the schema and every key of the schema among the values, on all levels; the
     README has them.
@@ -58,19 +73,8 @@ def test_schema_and_values_name_the_same() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-
-    def keys(node: dict[str, Any], known: dict[str, Any], path: str) -> Iterator[str]:
-        """Yield the path of each value, and compare each level with the schema on the way."""
-        if "properties" not in known or path in {"config", "approvalPolicy", "alertsValues"}:
-            yield path
-            return
-        assert known["additionalProperties"] is False, path
-        assert set(node) == set(known["properties"]) - {"global"}, path
-        for key, below in node.items():
-            yield from keys(below, known["properties"][key], f"{path}.{key}".lstrip("."))
-
     table = set(re.findall(r"^\| `([\w.]+)` \|", (CHART / "README.md").read_text(), re.MULTILINE))
-    assert table == set(keys(values, schema, ""))
+    assert table == set(paths_of(values, schema))
 
 
 @pytest.mark.parametrize(
@@ -216,23 +220,16 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
         "alertsValues": chosen,
         "prometheusRule": {"enabled": True, "additionalRuleLabels": {"cloud": "azure"}},
     }
+    of_generator = tmp_path / "of-generator.yaml"
+    of_generator.write_text(yaml.safe_dump({**chosen, "labels.add": {"cloud": "azure"}}))
+    settings = load(of_generator)
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
-    (tmp_path / "alerts.yaml").write_text(
-        yaml.safe_dump({**chosen, "labels.add": {"cloud": "azure"}})
-    )
-    done = helm("template", "events", str(CHART), "--values", str(tmp_path / "values.yaml"))
-    every = [each for each in yaml.safe_load_all(done.stdout) if each]
-    (made,) = (each for each in every if each["kind"] == "PrometheusRule")
-    settings = load(tmp_path / "alerts.yaml")
+    manifests = rendered(tmp_path / "values.yaml")
     expected = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](settings))
-    assert made["spec"] == expected
-    text = next(
-        each["data"]["alerts-values.yaml"]
-        for each in every
-        if "alerts-values.yaml" in each.get("data", {})
-    )
-    (tmp_path / "alerts.yaml").write_text(text)
-    assert pushed_alerts(load(tmp_path / "alerts.yaml")) == pushed_alerts(settings)
+    assert only(manifests, "PrometheusRule")["spec"] == expected
+    of_exporters = tmp_path / "of-exporters.yaml"
+    of_exporters.write_text(only(manifests, "ConfigMap")["data"]["alerts-values.yaml"])
+    assert pushed_alerts(load(of_exporters)) == pushed_alerts(settings)
 
 
 def test_service_monitor_and_names() -> None:

@@ -162,36 +162,37 @@ def test_what_is_published_is_built_once() -> None:
     assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
 
 
+def jobs_before(name: str, workflow: dict[str, dict[str, Any]]) -> set[str]:
+    """Return every job that has ended when the job ``name`` begins."""
+    needed = workflow[name].get("needs", [])
+    direct = {needed} if isinstance(needed, str) else set(needed)
+    return direct.union(*(jobs_before(each, workflow) for each in direct))
+
+
 def test_nothing_is_public_before_somebody_has_approved_it() -> None:
     """The environment that asks for an approval belongs to the first job that writes anything, and
     every other job that does comes after it.
     """
     release = jobs(GITHUB / "workflows" / "release.yml")
     assert release["attest"]["environment"] == "release"
-
-    def before(name: str) -> set[str]:
-        needed = release[name].get("needs", [])
-        direct = {needed} if isinstance(needed, str) else set(needed)
-        return direct.union(*map(before, direct))
-
     writing = set(WRITES["release"]) - {"attest"}
-    assert [name for name in writing if "attest" not in before(name)] == []
+    assert [name for name in writing if "attest" not in jobs_before(name, release)] == []
 
 
 def test_every_file_of_a_release_is_attested_and_attached() -> None:
     """What make release builds is a subject of both attestations, and a file of the release."""
-    kinds = {"dist/*", "release/*.pyz", "release/*.deb", "release/*.tgz", "release/*.tar.gz"}
+    built = {"dist/*", "release/*.pyz", "release/*.deb", "release/*.tgz", "release/*.tar.gz"}
     release = GITHUB / "workflows" / "release.yml"
     attested = [
         set(step["with"]["subject-path"].split())
         for name, step in steps(release)
         if name == "attest" and "subject-path" in step.get("with", {})
     ]
-    assert attested == [kinds, kinds]
+    assert attested == [built, built]
     (attached,) = (
         step["run"] for name, step in steps(release) if "gh release" in step.get("run", "")
     )
-    assert kinds | {"release/SHA256SUMS", "release/sbom.cdx.json"} <= set(attached.split())
+    assert built | {"release/SHA256SUMS", "release/sbom.cdx.json"} <= set(attached.split())
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

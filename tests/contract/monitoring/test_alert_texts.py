@@ -1,7 +1,6 @@
 """The texts of alerts, as Prometheus fills them in, and the same from exporters that push."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,10 +154,9 @@ def test_rules_and_pushes_say_the_same(
     assert pushed.annotations["summary"] == summary
     assert pushed.annotations["dashboard_url"] == GRAFANA + board
     assert len(summary) < LONGEST_SUMMARY
-    expected = {
-        "exp_labels": {name: text for name, text in pushed.labels.items() if name != "alertname"},
-        "exp_annotations": dict(pushed.annotations),
-    }
+    # promtool has the label alertname apart from the others.
+    labels = {name: text for name, text in pushed.labels.items() if name != "alertname"}
+    expected = {"exp_labels": labels, "exp_annotations": dict(pushed.annotations)}
     check = {"alertname": pushed.name, "eval_time": "0s", "exp_alerts": [expected]}
     test = {
         "interval": "15s",
@@ -205,8 +203,8 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 UTC = "1970-01-01 00:10:00 UTC"
-_REBOOT = 'event_id="E",event_type="Reboot",kind="announced",scope="{}"'
 """The moment 600 s after the begin of a story, at which its events are due."""
+_REBOOT = 'event_id="E",event_type="Reboot",kind="announced",scope="{}"'
 OTHERS = (  # alert, at which minute, summary, board
     (
         "VmNotBack",
@@ -271,10 +269,10 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
         target("d", "1x200"),
         of("up", "d", "0x200"),
     )
-    got = _said(name, minute, rows, tmp_path)
-    assert f'summary="{summary}"' in got
-    assert f'dashboard_url="{GRAFANA}{board}"' in got
-    assert len(re.findall("summary=", got)) == 1, "there is no other alert of this name"
+    texts = _texts(name, minute, rows, tmp_path)
+    assert f'summary="{summary}"' in texts
+    assert f'dashboard_url="{GRAFANA}{board}"' in texts
+    assert texts.count("summary=") == 1, "there is no other alert of this name"
 
 
 TIMES = (  # alert, at which minute, a part of its text
@@ -324,7 +322,7 @@ def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
         info("g", "G", "Reboot", "announced", "1x200", more=',vms="g, h"'),
         *(member(vm, "1x200") for vm in ("a", "a2", "a3", "c", "e")),
     )
-    assert part in _said(name, minute, rows, tmp_path)
+    assert part in _texts(name, minute, rows, tmp_path)
 
 
 def test_time_that_was_seen_last(tmp_path: Path) -> None:
@@ -339,7 +337,7 @@ def test_time_that_was_seen_last(tmp_path: Path) -> None:
         of("event_impact_timestamp_seconds", "b", "1200x8 600x51", event),
         of("event_impact_timestamp_seconds", "c", "1200x60", event),
     )
-    assert f"Azure reboots a (resource group rg) at {UTC}." in _said("Reboot", 9, rows, tmp_path)
+    assert f"Azure reboots a (resource group rg) at {UTC}." in _texts("Reboot", 9, rows, tmp_path)
 
 
 def test_text_while_nobody_shows_the_event(tmp_path: Path) -> None:
@@ -349,10 +347,10 @@ def test_text_while_nobody_shows_the_event(tmp_path: Path) -> None:
         *hit("a", "1x20 stale", 600),
         of("event_impact_timestamp_seconds", "a", "600x20 stale", _REBOOT.format("self")),
     )
-    assert f"Azure reboots a (resource group rg) at {UTC}." in _said("Reboot", 9, rows, tmp_path)
+    assert f"Azure reboots a (resource group rg) at {UTC}." in _texts("Reboot", 9, rows, tmp_path)
 
 
-def _said(name: str, minute: int, rows: tuple[Row, ...], folder: Path) -> str:
+def _texts(name: str, minute: int, rows: tuple[Row, ...], folder: Path) -> str:
     """Return the texts of an alert as Prometheus fills them in.
 
     promtool prints them where they differ from what the test expects, so it expects none.
@@ -363,8 +361,8 @@ def _said(name: str, minute: int, rows: tuple[Row, ...], folder: Path) -> str:
         "exp_alerts": [{"exp_labels": {}, "exp_annotations": {}}],
     }
     test = {**Story(name, rows, {}).to_test(), "alert_rule_test": [wrong]}
-    said = play(folder, {"groups": _shipped()}, [test])
-    return said[said.rindex("got:") :]
+    complaint = play(folder, {"groups": _shipped()}, [test])
+    return complaint[complaint.rindex("got:") :]
 
 
 def _shipped() -> list[dict[str, Any]]:
@@ -374,8 +372,8 @@ def _shipped() -> list[dict[str, Any]]:
 
 def test_text_without_labels(tmp_path: Path) -> None:
     """The alert that there is no exporter links to the board without empty variables."""
-    said = _said("NoExporters", 20, (("anything", "1x200"),), tmp_path)
-    assert f'dashboard_url="{GRAFANA}exporter"' in said
+    rows = (("anything", "1x200"),)  # a series that is of no exporter
+    assert f'dashboard_url="{GRAFANA}exporter"' in _texts("NoExporters", 20, rows, tmp_path)
 
 
 def test_names_for_grafana(tmp_path: Path) -> None:
@@ -388,17 +386,18 @@ def test_names_for_grafana(tmp_path: Path) -> None:
         member("a", "1x200"),
         of("journal_up", "a", "0x200"),
     )
-    names = {rule["title"]: _second_query(rule) for rule in _grafana_rules()}
+    second_queries = {rule["title"]: _second_query(rule) for rule in _grafana_rules()}
     place = 'job="azure-scheduled-events",instance="a:10169",resource_group="rg",vm_name="a"'
     of_event = '{event_id="E",event_type="Reboot",resource_group="rg",resources="a"}'
+    # By alert, the labels and the value that the query adds: the time of the event, here unknown.
     expected = {
-        "Reboot": (of_event, 0),  # the time is unknown
+        "Reboot": (of_event, 0),
         "JournalNotOnDisk": (f"{{{place}}}", 0),
-        "Freeze": ("{}", 0),
+        "Freeze": ("{}", 0),  # no such event: a row without labels, so that the query is not empty
     }
     checks = [
         {
-            "expr": names[PREFIX + name],
+            "expr": second_queries[PREFIX + name],
             "eval_time": "20m",
             "exp_samples": [{"labels": labels, "value": value}],
         }

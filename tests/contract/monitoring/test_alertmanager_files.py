@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -136,11 +137,12 @@ def test_as_exported(form: Any, tmp_path: Path) -> None:
             eventually(lambda: len(receiver.notifications) == 2, "page and ticket have come")
             assert main(drill) == 0
             assert main([*drill, "--scenario", "spot-preempt"]) == 0
-        told = set()
+        notified = set()
         for each in receiver.notifications:
             labels = each.body["commonLabels"]
-            told.add((each.path, labels["alertname"], "drill" in labels))
-    assert told == {
+            is_drill = "drill" in labels
+            notified.add((each.path, labels["alertname"], is_drill))
+    assert notified == {
         ("/pager", f"{PREFIX}Reboot", False),
         ("/tickets", f"{PREFIX}Freeze", False),
         ("/pager", f"{PREFIX}WithoutNotice", True),
@@ -157,11 +159,11 @@ def test_each_vm_that_is_not_back_is_a_page(tmp_path: Path) -> None:
         with loaded(file) as alertmanager:
             post(alertmanager.url, {**alert, "vm_name": "web_1"}, {**alert, "vm_name": "web_2"})
             eventually(lambda: len(receiver.notifications) == 2, "two pages have come")
-    told = [
-        [each["labels"]["vm_name"] for each in page.body["alerts"]]
+    vms_of_pages = [
+        [alert["labels"]["vm_name"] for alert in page.body["alerts"]]
         for page in receiver.notifications
     ]
-    assert sorted(told) == [["web_1"], ["web_2"]]
+    assert sorted(vms_of_pages) == [["web_1"], ["web_2"]]
 
 
 @pytest.mark.parametrize("form", [as_exported, fragment, stack])
@@ -181,8 +183,8 @@ def test_mail(form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (mail["To"], mail["Subject"]) == ("me@example.org", "s.")
     (text,) = (part for part in mail.walk() if not part.is_multipart())
     assert text.get_content_type() == "text/plain"
-    first, _, event, since, *_ = text.get_content().splitlines()
-    assert (first, event) == ("s.", "Event: F")
+    summary, _description, event, since, *_ = text.get_content().splitlines()
+    assert (summary, event) == ("s.", "Event: F")
     assert since.startswith("Alert since: 20")
 
 
@@ -232,12 +234,12 @@ def test_the_documented_route_for_each_team(tmp_path: Path) -> None:
             eventually(lambda: len(receiver.notified("/dba")) == 2, "the team dba is paged twice")
             assert receivers_of(alertmanager.url, {**FREEZE, "team": "dba"}) == ["tickets"]
         pages = [each for each in receiver.webhooks() if each.path != "/tickets"]
-    told = {(each.path, each.body["commonLabels"]["team"]) for each in pages}
-    assert told == {("/dba", "dba"), ("/pager", "web")}
-    commands = [line for line in page.read_text().splitlines() if "event_id=E team=" in line]
-    assert len(commands) == 2
+    teams_of_pages = {(each.path, each.body["commonLabels"]["team"]) for each in pages}
+    assert teams_of_pages == {("/dba", "dba"), ("/pager", "web")}
+    commands = re.findall(r"(?m)^\$ (.*event_id=E team=.*)$", page.read_text())
+    assert len(commands) == 2, "one for each team"
     for command in commands:
-        _run(command.removeprefix("$ "), merged.parent)
+        _run(command, merged.parent)
 
 
 def _run(commands: str, folder: Path) -> None:
@@ -275,9 +277,11 @@ def test_stack_keeps_its_defaults(tmp_path: Path) -> None:
     after = yaml.safe_load(stack(tmp_path / "alerts" / "alertmanager").read_text())
     assert after["global"] == before["global"]
     for name in ("inhibit_rules", "receivers"):
-        assert after[name][: len(before[name])] == before[name]
+        first = after[name][: len(before[name])]
+        assert first == before[name], "ours stand behind them"
     routes = before["route"].pop("routes")
-    assert after["route"].pop("routes")[-len(routes) :] == routes
+    last = after["route"].pop("routes")[-len(routes) :]
+    assert last == routes, "ours stand before them"
     assert after["route"] == before["route"]
 
 
@@ -327,8 +331,7 @@ def test_a_severity_that_nothing_routes(tmp_path: Path, capsys: pytest.CaptureFi
     """An export says which word makes tickets, because no route names it."""
     flags = ["--set", "severities=Reboot=P1,Freeze=P3", "--set", "severities.paging=P3,critical"]
     assert main(["assets", "export", str(tmp_path), *flags]) == 0
-    warned = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
-    (line,) = warned
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
     assert line.startswith("Warning: no route names the severity P1, so its alerts make tickets.")
     assert line.endswith("add it: severities.paging=P3,critical,P1")
 
@@ -354,5 +357,7 @@ def test_a_receiver_that_notifies_nobody(
     flags = [flag for name in empty for flag in ("--set", f"{name}=")]
     assert main(["assets", "export", str(tmp_path), *flags]) == 0
     warned = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
-    assert [line.split()[3] for line in warned] == list(warnings)
-    assert all("notifies nobody" in line for line in warned)
+    expected = [rf"Warning: .* {receiver}\b.* notifies nobody.*" for receiver in warnings]
+    assert len(warned) == len(expected)
+    for line, pattern in zip(warned, expected, strict=True):
+        assert re.fullmatch(pattern, line)

@@ -7,6 +7,7 @@ records.
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,15 +31,18 @@ PREEMPTS = 60
 MOST_ROWS = 50
 
 
-def _server(folder: Path, text: str) -> Iterator[str]:
-    with StoryPrometheus(folder, text) as prometheus:
+@contextmanager
+def prometheus_of(folder: Path, samples: str) -> Iterator[str]:
+    """Run a Prometheus that has these samples; yield its address."""
+    with StoryPrometheus(folder, samples) as prometheus:
         yield prometheus.url
 
 
 @pytest.fixture(scope="module")
 def during_events(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus at a moment with five current events, the VM of one of which is away."""
-    yield from _server(tmp_path_factory.mktemp("events"), story(AT))
+    with prometheus_of(tmp_path_factory.mktemp("events"), story(AT)) as url:
+        yield url
 
 
 STRANGE = (
@@ -59,24 +63,26 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus at a moment with many events, an event that ended while an exporter was blind,
     and one down.
     """
-    yield from _server(
+    with prometheus_of(
         tmp_path_factory.mktemp("strange"), story(AT, current=STRANGE, states=STATES)
-    )
+    ) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus that scrapes no exporter."""
     text = f'up{{job="node",instance="a:9100"}} 1 {AT:.0f}\n# EOF\n'
-    yield from _server(tmp_path_factory.mktemp("empty"), text)
+    with prometheus_of(tmp_path_factory.mktemp("empty"), text) as url:
+        yield url
 
 
-def shown(url: str, board: str = "fleet", **variables: str) -> BoardReader:
+def board_at(url: str, board: str = "fleet", **variables: str) -> BoardReader:
     """Return a dashboard at the moment of the story, with these values of its variables."""
     return BoardReader(board, url, {f"${name}": value for name, value in variables.items()}, AT)
 
 
-def of(url: str, vm: str) -> BoardReader:
+def vm_board(url: str, vm: str) -> BoardReader:
     """Return the dashboard of a VM."""
     return BoardReader("vm", url, of_vm(vm, f"{vm.replace('_', '-')}:10169"), AT)
 
@@ -93,18 +99,22 @@ def states(reader: BoardReader) -> list[tuple[str, str, str]]:
     return [(row["State"], row["Type"], row.get("VMs", "")) for row in reader.table(titles.EVENTS)]
 
 
-def told(reader: BoardReader) -> dict[str, object]:
-    """Return the texts of single numbers, some of which stand for a doubt, and the answers of all
-    other queries.
+def everything_shown(reader: BoardReader) -> dict[str, object]:
+    """Return the texts of single numbers, some of which stand for a doubt, by the panel's title;
+    and the answers of all other queries, without the names of metrics, by title and letter.
     """
     texts = {
         each["title"]: reader.stat(each["title"])
         for each in load(reader.board)["panels"]
         if each["type"] == "stat"
     }
-    answers = {name: found for name, found in reader.answers().items() if name[:-2] not in texts}
-    for each in (each for found in answers.values() for each in found):
-        each["metric"].pop("__name__", "")
+    answers = {}
+    for title_and_letter, series in reader.answers().items():
+        if title_and_letter[: -len(" A")] in texts:
+            continue
+        for each in series:
+            each["metric"].pop("__name__", "")
+        answers[title_and_letter] = series
     return {**answers, **texts}
 
 
@@ -112,7 +122,7 @@ def test_what_happens_now_stands_above_what_happened(during_events: str) -> None
     """Current events come first, the most urgent on top, then those whose VM is away, then past
     ones.
     """
-    fleet = shown(during_events)
+    fleet = board_at(during_events)
     current_and_two_past = states(fleet)[: len(NOW) + 2]
     assert current_and_two_past == [
         ("Started", "Freeze", "web_1"),
@@ -134,7 +144,7 @@ def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str)
     """The table has the approver of each event, when a policy will approve it, and when it happens
     at the latest.
     """
-    rows = {(row["State"], row["VMs"]): row for row in shown(during_events).table(titles.EVENTS)}
+    rows = {(row["State"], row["VMs"]): row for row in board_at(during_events).table(titles.EVENTS)}
     assert rows["Started", "web_1"]["Approved"] == "not by exporter"
     assert rows["Scheduled", "batch_1"]["Approved"] == "not yet"
     assert rows["Scheduled", "web_2"]["Approved"] == "not yet"
@@ -149,7 +159,7 @@ def test_vms_with_an_event_stand_above_those_without_data(during_events: str) ->
     """Every VM has a row with its state: those with an event come first, with a link to the portal,
     then those without data, then the quiet ones.
     """
-    rows = {row["VM"]: row for row in shown(during_events).table(titles.VMS)}
+    rows = {row["VM"]: row for row in board_at(during_events).table(titles.VMS)}
     assert [row["Now"] for row in rows.values()] == [
         "Started",
         *["Scheduled"] * 3,
@@ -163,13 +173,13 @@ def test_vms_with_an_event_stand_above_those_without_data(during_events: str) ->
 
 def test_a_resource_group_hides_what_is_known_to_be_in_another(during_events: str) -> None:
     """The event of a VM that is away goes by the place that it had."""
-    data = shown(during_events, resource_group="data")
+    data = board_at(during_events, resource_group="data")
     assert {vms for _, _, vms in states(data)} == {"db-primary", "db-standby"}
     assert [row["VM"] for row in data.table(titles.VMS) if row["Now"] != "no data"] == [
         "db-primary"
     ]
     assert ("not seen", "Reboot", "db-standby") not in states(
-        shown(during_events, resource_group="production")
+        board_at(during_events, resource_group="production")
     )
     assert data.stat(titles.VMS_STARTED) == "0 known, some exporters are blind"
 
@@ -178,7 +188,7 @@ def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
     """The board of a VM has the history of its exporter and its current events. It finds the VM by
     its name in any case.
     """
-    web = of(during_events, "web_1")
+    web = vm_board(during_events, "web_1")
     rows = web.table(titles.EVENTS)
     assert [(row["State"], row["Type"]) for row in rows] == [
         ("Started", "Freeze"),
@@ -208,7 +218,7 @@ def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events
     """A row for each VM that had an event: scheduled, started, and then the seconds of its pause,
     if one was measured.
     """
-    rows = shown(during_events).timeline(titles.TIMELINE)
+    rows = board_at(during_events).timeline(titles.TIMELINE)
     rows.pop("batch_1", None)  # its event is five seconds old: the timeline may have it or not
     assert rows == {
         "web_1": ["Scheduled", "Started", "Scheduled", "Started"],
@@ -217,14 +227,14 @@ def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events
         "db-primary": ["Scheduled", "Started", "4.2", "Scheduled"],
         "db-standby": ["Scheduled", "Started"],
     }
-    assert of(during_events, "web_4").timeline(titles.TIMELINE) == {
+    assert vm_board(during_events, "web_4").timeline(titles.TIMELINE) == {
         "Freeze": ["Scheduled", "Started", "12.3"]
     }
 
 
 def test_the_board_of_a_vm_says_what_an_event_did_to_it(during_events: str) -> None:
     """The pause and the TCP segments that were measured stand beside what Azure announced."""
-    web = of(during_events, "web_4")
+    web = vm_board(during_events, "web_4")
     (measured,) = web.table(titles.MEASURED)
     assert measured["Type"] == "Freeze"
     assert measured["Announced"] == "5"
@@ -244,8 +254,8 @@ def test_events_are_marked_with_their_type_and_vms(during_events: str) -> None:
         found = board.answers()["Azure Scheduled Events A"]
         return [(each["metric"]["event_type"], each["metric"]["vms"]) for each in found]
 
-    of_web_1 = marks(of(during_events, "web_1"))
-    assert ("Redeploy", "web_1") in marks(shown(during_events))
+    of_web_1 = marks(vm_board(during_events, "web_1"))
+    assert ("Redeploy", "web_1") in marks(board_at(during_events))
     assert ("Redeploy", "web_1") in of_web_1
     assert ("Freeze", "web_4") not in of_web_1
 
@@ -253,10 +263,10 @@ def test_events_are_marked_with_their_type_and_vms(during_events: str) -> None:
 def test_an_event_that_nobody_sees_any_more_is_not_called_scheduled(tmp_path: Path) -> None:
     """Exporters without IMDS go on showing it; the boards say that nobody sees it."""
     event = Event("Reboot", ("web_0",), -HOUR, HOUR)
-    states_ = dict.fromkeys((f"web_{number}" for number in range(5)), "blind")
-    for url in _server(tmp_path, story(AT, current=(event,), states=states_)):
-        assert states(shown(url))[0] == ("not seen", "Reboot", "web_0")
-        assert of(url, "web_0").table(titles.EVENTS)[0]["State"] == "not seen"
+    all_are_blind = {f"web_{number}": "blind" for number in range(5)}
+    with prometheus_of(tmp_path, story(AT, current=(event,), states=all_are_blind)) as url:
+        assert states(board_at(url))[0] == ("not seen", "Reboot", "web_0")
+        assert vm_board(url, "web_0").table(titles.EVENTS)[0]["State"] == "not seen"
 
 
 def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
@@ -274,16 +284,16 @@ def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
     labels = first_seen[first_seen.index("{") : first_seen.index("}")]
     ended = "azure_scheduled_events_event_ended_timestamp_seconds"
     wrong = f'{ended}{labels},outcome="cancelled"}} {AT - MINUTE} {AT}'
-    for url in _server(tmp_path, f"{wrong}\n{text}"):
-        assert states(shown(url))[0] == ("Scheduled", "Reboot", "web_0")
-        assert shown(url).stat(titles.VMS_SCHEDULED) == "1"
+    with prometheus_of(tmp_path, f"{wrong}\n{text}") as url:
+        assert states(board_at(url))[0] == ("Scheduled", "Reboot", "web_0")
+        assert board_at(url).stat(titles.VMS_SCHEDULED) == "1"
 
 
 def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
     """Its board says that nobody sees its event, that its exporter is down, and that the rest is
     unknown.
     """
-    standby = of(during_events, "db-standby")
+    standby = vm_board(during_events, "db-standby")
     assert [row["State"] for row in standby.table(titles.EVENTS)] == [
         "not seen",
         "lost",
@@ -298,38 +308,38 @@ def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
     assert [standby.stat(title) for title in asked] == ["not seen", "unknown", "down", "unknown"]
 
 
-def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> None:
-    """The variables find the recording, and every query answers the same with it as without."""
+def recorded(url: str) -> Iterator[str]:
+    """Yield, as samples to import, what the rules would record of the series at ``url``."""
     recordings = (*vm_recordings(resolve({"job": ".+"}), "45s"), *fleet_recordings())
     rules = {each.record: f"({each.expression})" for each in recordings}
     # Five minutes are what an instant query looks back, and some more samples.
     times = {"start": f"{AT - 330}", "end": f"{AT}", "step": "15"}
-    # What the rules would have recorded of the story, as samples beside it.
-    lines = [
-        f"{name}{{{labels}}} {value} {at}"
-        for name in (BLIND, EXPORTERS)
-        for each in answer(strange, "query_range", {"query": filled(rules[name], rules), **times})
-        if (
-            labels := ",".join(
-                f'{label}="{text}"' for label, text in each["metric"].items() if label != "__name__"
-            )
-        )
-        for at, value in each["values"]
-    ]
-    for url in _server(tmp_path, "\n".join([*lines, story(AT, current=STRANGE, states=STATES)])):
+    for name in (BLIND, EXPORTERS):
+        for series in answer(url, "query_range", {"query": filled(rules[name], rules), **times}):
+            series["metric"].pop("__name__", "")
+            labels = ",".join(f'{label}="{text}"' for label, text in series["metric"].items())
+            for at, value in series["values"]:
+                yield f"{name}{{{labels}}} {value} {at}"
+
+
+def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> None:
+    """The variables find the recording, and every query answers the same with it as without."""
+    text = "\n".join([*recorded(strange), story(AT, current=STRANGE, states=STATES)])
+    with prometheus_of(tmp_path, text) as url:
         for board in ("fleet", "exporter"):
-            found = BoardReader(board, url).names()
-            assert found == {"$sees": EXPORTERS, "$scraped": EXPORTERS}
-            assert told(BoardReader(board, strange, {}, AT)) == told(
-                BoardReader(board, url, found, AT)
-            )
-            assert BoardReader(board, strange).names() == {name: EVERYTHING[name] for name in found}
+            names = BoardReader(board, url).names()
+            assert names == {"$sees": EXPORTERS, "$scraped": EXPORTERS}
+            with_rules = everything_shown(BoardReader(board, url, names, AT))
+            without_rules = everything_shown(BoardReader(board, strange, {}, AT))
+            assert with_rules == without_rules
+            names_without_rules = BoardReader(board, strange).names()
+            assert names_without_rules == {name: EVERYTHING[name] for name in names}
 
 
 def test_an_end_that_one_exporter_saw_counts(strange: str) -> None:
     """A blind exporter still shows the event; the boards show its end, once."""
     of_both = "web_0,web_1"
-    over = [(state, kind, vms) for state, kind, vms in states(shown(strange)) if vms == of_both]
+    over = [(state, kind, vms) for state, kind, vms in states(board_at(strange)) if vms == of_both]
     assert over == [("completed", "Reboot", "web_0,web_1")]
 
 
@@ -337,30 +347,28 @@ def test_events_without_a_time_are_shown(strange: str) -> None:
     """Advice, and an event whose NotBefore cannot be read, are current events, too. Advice does not
     count as the state of its VM.
     """
-    advice, *_ = of(strange, "batch_1").table(titles.EVENTS)
+    advice, *_ = vm_board(strange, "batch_1").table(titles.EVENTS)
     assert advice["State"] == "Advisory"
     assert advice["Kind"] == "advisory"
     assert advice["When"] == "no time given"
-    assert of(strange, "web_2").table(titles.EVENTS)[0]["When"] == "no time given"
-    assert of(strange, "batch_1").stat(titles.STATE) == "nothing"
+    assert vm_board(strange, "web_2").table(titles.EVENTS)[0]["When"] == "no time given"
+    assert vm_board(strange, "batch_1").stat(titles.STATE) == "nothing"
 
 
 def test_a_table_has_at_most_fifty_rows(strange: str) -> None:
     """A table has the most urgent rows; no query returns more than a table may have."""
     for board in BOARDS:
-        answers = BoardReader(
-            board, strange, of_vm("batch_2", "batch-2:10169") if board == "vm" else {}, AT
-        ).answers()
-        sizes = {name: len(series) for name, series in answers.items()}
+        reader = vm_board(strange, "batch_2") if board == "vm" else board_at(strange, board)
+        sizes = {name: len(series) for name, series in reader.answers().items()}
         assert {name: size for name, size in sizes.items() if size > MOST_ROWS} == {}
-    now = [row for row in states(shown(strange)) if row[0] == "Scheduled"]
+    now = [row for row in states(board_at(strange)) if row[0] == "Scheduled"]
     # Half of the rows are for current events, the other half for past ones.
     assert now == [("Scheduled", "Preempt", "batch_2")] * (MOST_ROWS // 2)
 
 
 def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> None:
     """Each number counts the exporters with a problem; the table names them."""
-    board = shown(strange, "exporter")
+    board = board_at(strange, "exporter")
     assert (board.stat(titles.IMDS), board.stat(titles.THROTTLING), board.stat(titles.JOURNAL)) == (
         "2 affected",
         "fine",
@@ -374,14 +382,14 @@ def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> No
     assert {row["State"] for row in rows[2:]} == {"sees IMDS"}
     chosen = {"web-0:10169": "fine", "web-4:10169": "1 affected", "gone:10169": "no exporter"}
     assert {
-        name: shown(strange, "exporter", instance=name).stat(titles.IMDS) for name in chosen
+        name: board_at(strange, "exporter", instance=name).stat(titles.IMDS) for name in chosen
     } == chosen
 
 
 def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) -> None:
     """While nothing happens, the numbers say 0 and none; tables have the history and the VMs."""
-    for quiet in _server(tmp_path, story(AT, current=())):
-        fleet = shown(quiet)
+    with prometheus_of(tmp_path, story(AT, current=())) as quiet:
+        fleet = board_at(quiet)
         asked = (
             titles.NEXT_EVENT,
             titles.VMS_STARTED,
@@ -404,15 +412,15 @@ def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) 
 def test_without_exporters_nothing_is_called_quiet(empty: str) -> None:
     """Without an exporter, the numbers say that nothing is known, and no table has a row."""
     asked = (titles.NEXT_EVENT, titles.VMS_STARTED, titles.VMS_SCHEDULED)
-    every_job = shown(empty)
+    every_job = board_at(empty)
     doubtful = {"unknown", "0 known, some exporters are blind"}
     assert {every_job.stat(title) for title in asked} <= doubtful
-    fleet = shown(empty, job="none")
+    fleet = board_at(empty, job="none")
     assert {fleet.stat(title) for title in asked} == {"unknown"}
     assert fleet.stat(titles.ALL_SEE_IMDS).strip().endswith("none known")
     assert fleet.table(titles.EVENTS) == []
     assert fleet.table(titles.VMS) == []
-    exporters = shown(empty, "exporter", job="none")
+    exporters = board_at(empty, "exporter", job="none")
     assert exporters.stat(titles.IMDS) == "no exporter"
     assert exporters.table(titles.EXPORTERS) == []
 
@@ -433,14 +441,14 @@ def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
         line for line in samples_of_the_end if float(line.split()[-1]) < AT - 25 * MINUTE
     ]
     text = "\n".join([*before_it_is_back, story(AT, current=(back,))])
-    for url in _server(tmp_path, text):
-        rows = [row for row in shown(url).table(titles.EVENTS) if row["VMs"] == "web_0"]
+    with prometheus_of(tmp_path, text) as url:
+        rows = [row for row in board_at(url).table(titles.EVENTS) if row["VMs"] == "web_0"]
         assert rows[0]["State"] == "Scheduled"
         assert len(rows) == 2, "it, and the past event that web_0 has in each story"
 
 
 def test_days_are_counted_by_when_an_event_was_first_seen(during_events: str) -> None:
     """A bar a day, each event once, though it spans midnight and several exporters show it."""
-    (days,) = shown(during_events).answers()[f"{titles.EVENTS_A_DAY} A"]
+    (days,) = board_at(during_events).answers()[f"{titles.EVENTS_A_DAY} A"]
     assert sum(float(value) for _, value in days["values"]) == len(STORY_PAST) + len(NOW)
     assert len(days["values"]) <= 30 + 1, "30 days touch 31 dates"

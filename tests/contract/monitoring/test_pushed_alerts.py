@@ -2,8 +2,10 @@
 equal.
 """
 
+from itertools import product
 from pathlib import Path
 
+import pytest
 import yaml
 
 from azure_scheduled_events_exporter.alertmanager.alert import alert_of
@@ -26,42 +28,43 @@ KEPT = {"team": "blue"}
 """The label of the targets that these settings keep."""
 
 
-def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
-    """For each kind and type, as shipped and with settings: the same alert with the same labels, or
-    none in both.
+@pytest.mark.parametrize(
+    ("values", "kept"), [({}, {}), (CHANGED, KEPT)], ids=["as shipped", "with settings"]
+)
+def test_labels_are_those_of_the_rules(
+    values: dict[str, str], kept: dict[str, str], tmp_path: Path
+) -> None:
+    """For each kind and type, an exporter pushes the alert that the rules raise, with the same
+    labels, or there is none in both.
     """
-    for values in ({}, CHANGED):
-        kept = KEPT if values else {}
-        settings = resolve(values)
-        catalog = pushed_alerts(settings)
-        series = []
-        alerts = []
-        for kind in Kind:
-            for event_type in (*EventType, "New"):
-                event = ScheduledEvent(
-                    f"{kind}-{event_type}", event_type, "Scheduled", resources=("vm",)
-                )
-                shown = {
-                    "event_id": event.event_id,
-                    "event_type": event_type,
-                    "kind": kind,
-                    "scope": "self",
-                    **kept,
-                }
-                life = Lifecycle(event, State.SCHEDULED, Scope.SELF, Timestamp(0.0))
-                alert = alert_of(life, kind, None, catalog, kept)
-                seen = f"azure_scheduled_events_event_seen_timestamp_seconds{_labels(shown)}"
-                series.append({"series": seen, "values": "0 15 30"})
-                if alert:
-                    alerts.append(dict(alert.labels))
-        samples = [
-            {"labels": _labels({**each, "__name__": "ALERTS", "alertstate": "firing"}), "value": 1}
-            for each in alerts
-        ]
-        fired = {"expr": 'ALERTS{event_id!=""}', "eval_time": "15s", "exp_samples": samples}
-        test = {"interval": "15s", "input_series": series, "promql_expr_test": [fired]}
-        rules = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](settings))
-        assert play(tmp_path, rules, [test]) == ""
+    settings = resolve(values)
+    catalog = pushed_alerts(settings)
+    series = []
+    pushed = []
+    for kind, event_type in product(Kind, (*EventType, "New")):
+        event = ScheduledEvent(f"{kind}-{event_type}", event_type, "Scheduled", resources=("vm",))
+        life = Lifecycle(event, State.SCHEDULED, Scope.SELF, Timestamp(0.0))
+        series.append({"series": _seen(event, kind, kept), "values": "0 15 30"})
+        alert = alert_of(life, kind, None, catalog, kept)
+        if alert:
+            pushed.append({**alert.labels, "__name__": "ALERTS", "alertstate": "firing"})
+    samples = [{"labels": _labels(each), "value": 1} for each in pushed]
+    fired = {"expr": 'ALERTS{event_id!=""}', "eval_time": "15s", "exp_samples": samples}
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": [fired]}
+    rules = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](settings))
+    assert play(tmp_path, rules, [test]) == ""
+
+
+def _seen(event: ScheduledEvent, kind: Kind, kept: dict[str, str]) -> str:
+    """Return the series that says when an exporter saw ``event``, which is its own VM's."""
+    labels = {
+        "event_id": event.event_id,
+        "event_type": event.event_type,
+        "kind": kind,
+        "scope": "self",
+        **kept,
+    }
+    return f"azure_scheduled_events_event_seen_timestamp_seconds{_labels(labels)}"
 
 
 def _labels(labels: dict[str, str]) -> str:
