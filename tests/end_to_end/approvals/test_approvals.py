@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from azure_scheduled_events_exporter.simulator import (
     VirtualMachine,
     What,
 )
-from support.programs import COMMAND, Exporter, environment, fetch
+from support.programs import COMMAND, Exporter, Scrape, environment, fetch
 from trials.trial import polls_on
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(5))
@@ -50,54 +51,71 @@ def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> N
         assert [seen.vm for seen in simulator.requests if seen.method == "POST"] == ["vmss_0"]
 
 
-def test_every_action(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """Metric, JSON, page, ``events`` and one log line say what a rule holds, will approve, tries,
-    and has approved.
-    """
+@dataclass(frozen=True)
+class Shown:
+    """What an exporter, and the command ``events``, show of one event of each type in RULES."""
+
+    approved_types: list[str]  # of the events whose approval reached IMDS
+    metrics: Scrape
+    reasons: dict[str, str]  # in the JSON: why an event is not approved, by its type
+    page: str
+    table: str  # the output of ``events``
+    exporter: Exporter
+
+
+@pytest.fixture
+def shown(start_exporter: Callable[..., Exporter], tmp_path: Path) -> Iterator[Shown]:
+    """Return what is shown some polls after the event of rule ``real`` was approved."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(RULES)
-    types = ("Redeploy", "Reboot", "Freeze", "Terminate")
     events = tuple(
-        PlannedEvent(kind, ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=3600.0)
-        for kind in types
+        PlannedEvent(event_type, ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=3600.0)
+        for event_type in ("Redeploy", "Reboot", "Freeze", "Terminate")
     )
-    with Simulator(
-        Scenario("all", "One of each.", VMS, events), requests_per_second=1000
-    ) as simulator:
+    scenario = Scenario("all", "One of each.", VMS, events)
+    with Simulator(scenario, requests_per_second=1000) as simulator:
         exporter = start_exporter(
             simulator.url, "--poll.interval", "300ms", "--approval.policy", str(policy)
         )
         exporter.shows(
             "the approval by rule 'real'",
-            lambda s: s.total("event_approved", event_type="Terminate") == 1,
+            lambda now: now.total("event_approved", event_type="Terminate") == 1,
         )
         polls_on(exporter, 3)  # in which nothing may be approved or logged again
-        scrape = exporter.scrape()
         asked = ("events", "--imds.endpoint", simulator.url, "--approval.policy", str(policy))
         table = subprocess.run(
             [COMMAND, *asked], check=True, capture_output=True, text=True, env=environment()
         ).stdout
-        page = fetch(f"{exporter.url}/").body.decode()
-        shown = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-        assert [each.event_type for each in simulator.record if each.what is What.APPROVED] == [
-            "Terminate"
-        ]
-    assert scrape.value("approval_requests_total", outcome="dry_run") == 1
-    assert scrape.value("approval_requests_total", outcome="accepted") == 1
-    assert (
-        scrape.total("transitions_total", transition="approved")
-        == scrape.total("event_approved")
-        == 1
-    )
-    first_seen = scrape.value("event_first_seen_timestamp_seconds", event_type="Reboot") or 0.0
-    ((labels, due),) = scrape.series("event_approval_due_timestamp_seconds", event_type="Reboot")
+        in_json = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+        yield Shown(
+            [each.event_type for each in simulator.record if each.what is What.APPROVED],
+            exporter.scrape(),
+            {event["event_type"]: event["approval"] for event in in_json},
+            fetch(f"{exporter.url}/").body.decode(),
+            table,
+            exporter,
+        )
+
+
+def test_every_action(shown: Shown) -> None:
+    """Metric, JSON, page, ``events`` and one log line say what a rule holds, will approve, tries,
+    and has approved.
+    """
+    assert shown.approved_types == ["Terminate"]
+    metrics = shown.metrics
+    assert metrics.value("approval_requests_total", outcome="dry_run") == 1
+    assert metrics.value("approval_requests_total", outcome="accepted") == 1
+    assert metrics.total("transitions_total", transition="approved") == 1
+    assert metrics.total("event_approved") == 1
+    first_seen = metrics.value("event_first_seen_timestamp_seconds", event_type="Reboot") or 0.0
+    ((labels, due),) = metrics.series("event_approval_due_timestamp_seconds", event_type="Reboot")
     assert due - first_seen == pytest.approx(AFTER_MINUTES * 60, abs=1), labels
-    reasons = {each["event_type"]: each["approval"] for each in shown}
-    assert reasons["Redeploy"] == "held by rule 'failover first'"
-    assert reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
-    assert "held by rule &#x27;failover first&#x27;" in page
-    assert "held by rule 'failover first'" in table
-    assert len(exporter.lines("approval held back")) == 2, "one line for Redeploy and for Reboot"
-    (dry,) = exporter.lines('msg="approval in a dry run: nothing is sent"')
+    assert shown.reasons["Redeploy"] == "held by rule 'failover first'"
+    assert shown.reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
+    assert "held by rule &#x27;failover first&#x27;" in shown.page
+    assert "held by rule 'failover first'" in shown.table
+    held = shown.exporter.lines("approval held back")
+    assert len(held) == 2, "one line for Redeploy and one for Reboot"
+    (dry,) = shown.exporter.lines('msg="approval in a dry run: nothing is sent"')
     assert "rule=trial" in dry
     assert "resources=vmss_0,vmss_1" in dry

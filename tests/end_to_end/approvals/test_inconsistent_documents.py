@@ -15,6 +15,7 @@ from support.events.imds_bodies import entry
 from support.programs import Exporter, eventually, fetch
 from support.quiet import QUIET
 from trials.clock import WallClock
+from trials.trial import polls_on
 
 HELD = """\
 rules:
@@ -62,40 +63,47 @@ def event(name: str = "A", *, notice: float = 900.0, **values: object) -> dict[s
     return {key: value for key, value in {**shown, **values}.items() if value is not None}
 
 
-def shows(simulator: Simulator, exporter: Exporter, *events: dict[str, object]) -> None:
-    """Show these events, and wait until the exporter has polled some times with them."""
+def show_for_some_polls(
+    simulator: Simulator, exporter: Exporter, *events: dict[str, object]
+) -> None:
+    """Show these events, and wait until the exporter has polled three times with them."""
     incarnation = simulator.set_document(list(events))
     exporter.shows("the document", lambda now: now.value("document_incarnation") == incarnation)
-    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
-    exporter.shows("polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > polls + 2)
+    polls_on(exporter, 3)
 
 
-def sent(simulator: Simulator) -> int:
-    """Return how many approvals came."""
+def approvals_sent(simulator: Simulator) -> int:
+    """Return how many approvals have come to IMDS."""
     return len([seen for seen in simulator.requests if seen.method == "POST"])
 
 
-def tells(exporter: Exporter, reason: str) -> None:
-    """Wait until the exporter tells why its only event is not approved: it renders that once a
-    second.
+def wait_for_reason(exporter: Exporter, reason: str) -> None:
+    """Wait until the JSON says that the only event is not approved for a reason that begins like
+    this.
+
+    The exporter renders the JSON once a second at most, so it may be older than the last poll.
     """
 
-    def told() -> str:
-        (shown,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-        return str(shown["approval"])
+    def reason_in_json() -> str:
+        (event,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+        return str(event["approval"])
 
-    eventually(told, reason, until=lambda text: text.startswith(reason))
+    eventually(reason_in_json, reason, until=lambda text: text.startswith(reason))
 
 
 @pytest.mark.parametrize(
-    ("missing", "policy", "reason"),
+    ("missing", "policy", "reason_without_it"),
     [
         ("EventType", HELD, NO_TYPE),
         ("NotBefore", HELD_BY_TIME, HELD_BY_RULE),
     ],
 )
 def test_a_field_that_one_document_lacks(
-    simulator: Simulator, start: Callable[[str], Exporter], missing: str, policy: str, reason: str
+    simulator: Simulator,
+    start: Callable[[str], Exporter],
+    missing: str,
+    policy: str,
+    reason_without_it: str,
 ) -> None:
     """An event that a rule holds by its type or time is not approved when a document leaves that
     field out.
@@ -103,10 +111,14 @@ def test_a_field_that_one_document_lacks(
     exporter = start(policy)
     whole = event()
     lacking = {key: value for key, value in whole.items() if key != missing}
-    for document, said in ((whole, HELD_BY_RULE), (lacking, reason), (whole, HELD_BY_RULE)):
-        shows(simulator, exporter, document)
-        tells(exporter, said)
-    assert sent(simulator) == 0
+    for shown, reason in (
+        (whole, HELD_BY_RULE),
+        (lacking, reason_without_it),
+        (whole, HELD_BY_RULE),
+    ):
+        show_for_some_polls(simulator, exporter, shown)
+        wait_for_reason(exporter, reason)
+    assert approvals_sent(simulator) == 0
 
 
 def test_an_event_that_never_had_a_type(
@@ -114,11 +126,11 @@ def test_an_event_that_never_had_a_type(
 ) -> None:
     """No policy approves an event of which nobody knows what it does, and the reason says so."""
     exporter = start(HELD)
-    shows(simulator, exporter, event(EventType=None, EventSource="User"))
-    tells(exporter, NO_TYPE)
-    assert sent(simulator) == 0
-    shows(simulator, exporter, event("B", EventType="Reboot", EventSource="User"))
-    assert sent(simulator) == 1, "the same with a type is approved"
+    show_for_some_polls(simulator, exporter, event(EventType=None, EventSource="User"))
+    wait_for_reason(exporter, NO_TYPE)
+    assert approvals_sent(simulator) == 0
+    show_for_some_polls(simulator, exporter, event("B", EventType="Reboot", EventSource="User"))
+    assert approvals_sent(simulator) == 1, "the same with a type is approved"
 
 
 def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
@@ -131,11 +143,11 @@ def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str],
         "  - {name: keep, match: {}, action: hold}\n"
     )
     for resources in (["vm_0", "vm_1"], ["vm_1"], []):
-        shows(simulator, exporter, event(Resources=resources))
-        tells(exporter, "held by rule 'keep'")
-    assert sent(simulator) == 0
-    shows(simulator, exporter, event("B", Resources=["vm_1"]))
-    assert sent(simulator) == 1, "an event that never named this VM is approved"
+        show_for_some_polls(simulator, exporter, event(Resources=resources))
+        wait_for_reason(exporter, HELD_BY_RULE)
+    assert approvals_sent(simulator) == 0
+    show_for_some_polls(simulator, exporter, event("B", Resources=["vm_1"]))
+    assert approvals_sent(simulator) == 1, "an event that never named this VM is approved"
 
 
 def test_a_document_that_contradicts_itself(
@@ -147,46 +159,51 @@ def test_a_document_that_contradicts_itself(
     exporter = start("documented")
     freeze = event(EventType="Freeze", DurationInSeconds=5)
     # Known as a Freeze, and not approved yet: Paused is a status that the exporter does not know.
-    shows(simulator, exporter, freeze | {"EventStatus": "Paused"})
+    show_for_some_polls(simulator, exporter, freeze | {"EventStatus": "Paused"})
     # EventIds that differ in case only are one event.
-    both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
-    for document in (both, both[::-1]):
-        shows(simulator, exporter, *document)
-        tells(exporter, "one document has several entries for it that differ, so no rule decides")
+    redeploy = {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}
+    for entries in ([freeze, redeploy], [redeploy, freeze]):
+        show_for_some_polls(simulator, exporter, *entries)
+        wait_for_reason(
+            exporter, "one document has several entries for it that differ, so no rule decides"
+        )
     twice = (
         "event A appears more than once in one document: if its entries differ, no policy"
         " approves it"
     )
     assert exporter.lines(twice)
-    shows(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
-    tells(exporter, "one document has several entries for it that differ")
-    assert sent(simulator) == 0
+    show_for_some_polls(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
+    wait_for_reason(exporter, "one document has several entries for it that differ")
+    assert approvals_sent(simulator) == 0
 
 
-@pytest.mark.parametrize("offset", [-3600, 0, 3600])
+@pytest.mark.parametrize("clock_error_seconds", [-3600, 0, 3600])
 def test_rules_by_the_notice_that_is_left(
-    simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int
+    simulator: Simulator,
+    start_exporter: Callable[..., Exporter],
+    tmp_path: Path,
+    clock_error_seconds: int,
 ) -> None:
     """Rules decide by the time that is left by the clock of IMDS, also while the clock of the VM is
     wrong.
     """
     policy = tmp_path / "policy.yaml"
+    # Two rules divide at 5 minutes of notice. An hour by which the VM's clock is wrong would move
+    # both events to the other rule.
     policy.write_text(
         "rules:\n"
         "  - {name: wait, match: {event_type: Freeze, notice_left: {at_least: 5m}}, action: hold}\n"
         "  - {name: shortly before, match: {notice_left: {below: 5m}}, action: approve}\n"
     )
     clock = WallClock(tmp_path / "faketime")
-    clock.set(offset)
+    clock.set(clock_error_seconds)
     flags = ("--poll.interval", "250ms", "--approval.policy", str(policy))
     exporter = start_exporter(simulator.url, *flags, **clock.environment)
-    # Rules of 5 minutes: 50 minutes are more, also if the clock is off by an hour; 200 s are less.
     early = event("A", notice=3000, EventType="Freeze")
     short = event("B", notice=200, EventType="Reboot")
-    shows(simulator, exporter, early, short)
-    shown = {
-        each["event_id"]: each
-        for each in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-    }
+    show_for_some_polls(simulator, exporter, early, short)
+    in_json = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    shown = {each["event_id"]: each for each in in_json}
     assert shown["A"]["approval"] == "held by rule 'wait'"
-    assert (shown["B"]["approved_by"], sent(simulator)) == ("exporter", 1)
+    assert shown["B"]["approved_by"] == "exporter"
+    assert approvals_sent(simulator) == 1, "B's"

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
@@ -29,8 +30,10 @@ from support.events.approve_command import (
     stopped,
 )
 from support.events.gate import Gate, HeldPolls, Nameless, Way
+from support.events.imds_bodies import entry
 from support.programs import PATIENCE, Exporter, eventually
 from trials.storage.disk import Locked
+from trials.trial import polls_on
 
 MAYBE_APPROVED = 3
 """The exit status of ``approve`` if an approval had no answer."""
@@ -49,18 +52,12 @@ def test_imds_refuses(
         event_id = event_ids(simulator)["Reboot"]
         done = approve(gate.url, state, event_id, "--yes")
         assert done.returncode == 1
-        assert (
-            done.stdout.splitlines()[-1]
-            == f"{event_id}: approval refused: {gate.url} answered 409: not today;"
-            " the cause is unknown"
-        )
+        *_, said = done.stdout.splitlines()
+        refusal = f"{gate.url} answered 409: not today; the cause is unknown"
+        assert said == f"{event_id}: approval refused: {refusal}"
         assert done.stderr == ""
         gate.treat(Way.PASS)
-        polls = exporter.scrape().value("polls_total", outcome="ok") or 0
-        exporter.shows(
-            "polls in which it could be sent again",
-            lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 6,
-        )
+        polls_on(exporter, 7)  # in each of which it could be sent again
         assert len(gate.posts) == 1
         assert exporter.scrape().total("event_approved") == 0
         assert exporter.scrape().value("approval_requests_total", outcome="rejected") == 1
@@ -76,11 +73,9 @@ def test_imds_throttles(
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
         done = approve(gate.url, state, event_id, "--yes")
-        assert (done.returncode, done.stdout.splitlines()[-1]) == (
-            0,
-            f"{event_id}: accepted",
-        ), done.stderr
-        assert len(gate.posts) == 2
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == f"{event_id}: accepted"
+        assert len(gate.posts) == 2, "the one that was throttled, and the one that was accepted"
         assert exporter.scrape().transitions(event_type="Reboot")["approved"] == 1
 
 
@@ -95,21 +90,19 @@ def test_no_answer(
         event_id = event_ids(simulator)["Reboot"]
         command = (gate.url, state, event_id, "--yes", "--imds.timeout", "5s")
         done = approve(*command)
-        assert (done.returncode, done.stdout.splitlines()[-1]) == (
-            MAYBE_APPROVED,
-            f"{event_id}: approval without an answer: no whole answer from {gate.url} within 5 s",
+        assert done.returncode == MAYBE_APPROVED
+        assert done.stdout.splitlines()[-1] == (
+            f"{event_id}: approval without an answer: no whole answer from {gate.url} within 5 s"
         )
         exporter.shows(
             "the first request has ended",
             lambda s: s.value("approval_requests_total", outcome="error") == 1,
         )
         done = approve(*command)
-        assert (done.returncode, done.stdout.splitlines()[-1]) == (
-            MAYBE_APPROVED,
-            (
-                f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered"
-                " 409: not today; the cause is unknown"
-            ),
+        assert done.returncode == MAYBE_APPROVED
+        assert done.stdout.splitlines()[-1] == (
+            f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered"
+            " 409: not today; the cause is unknown"
         )
 
 
@@ -175,10 +168,9 @@ def test_operators_request_survives_a_kill(
         assert approved(simulator) == [("Reboot", "vmss_0")]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_request_is_withdrawn(
-    number: int,
-    status: int,
+    number: signal.Signals,
     simulator: Simulator,
     state: Path,
     start_exporter: Callable[..., Exporter],
@@ -193,7 +185,7 @@ def test_an_interrupted_request_is_withdrawn(
         eventually(lambda: queued(state) == [event_id], "the request")
         operator.send_signal(number)
         said, _ = operator.communicate(timeout=2 * PATIENCE)
-        assert operator.returncode == status
+        assert operator.returncode == 128 + number, "as a shell shows the end by a signal"
         assert said.splitlines()[-1] == f"{event_id}: withdrawn before it was sent"
         assert queued(state) == []
     nothing_was_sent(simulator, exporter)
@@ -251,22 +243,40 @@ def test_imds_throttles_without_an_end(simulator: Simulator, state: Path) -> Non
     assert [seen.method for seen in polls] == ["GET"] * 5
 
 
-# By EventId: what differs between the event that the operator was shown and the one that IMDS shows
-# when the exporter would approve it, and how the result begins. NotBefore is in hours from now on.
-CHANGES: dict[str, tuple[dict[str, object], str]] = {
-    "TIME": ({"NotBefore": 2.0}, "not approved: NotBefore was "),
-    "VMS": ({"Resources": ["vmss_0", "vmss_1"]}, "not approved: Resources also has vmss_1 now; "),
-    "TYPE": (
+@dataclass(frozen=True)
+class Change:
+    """The fields in which IMDS shows an event otherwise than the operator was shown it, and how
+    the result of the operator's request begins.
+    """
+
+    fields: dict[str, object]
+    result: str
+
+
+NOW = time.time()
+IN_AN_HOUR = formatdate(NOW + 3600, usegmt=True)
+IN_TWO_HOURS = formatdate(NOW + 7200, usegmt=True)
+CONFIRMED = entry(
+    DurationInSeconds=-1, NotBefore=IN_AN_HOUR, Resources=["vmss_0", "vmss_2"], EventType="Reboot"
+)
+"""Each of the events as the operator is shown it."""
+CHANGES = {
+    "TIME": Change({"NotBefore": IN_TWO_HOURS}, "not approved: NotBefore was "),
+    "VMS": Change(
+        {"Resources": ["vmss_0", "vmss_1"]}, "not approved: Resources also has vmss_1 now; "
+    ),
+    "TYPE": Change(
         {"EventType": "Terminate"},
         "not approved: EventType was Reboot when you confirmed and is Terminate now; ",
     ),
-    "DURATION": (
+    "DURATION": Change(
         {"DurationInSeconds": 600},
         "not approved: DurationInSeconds was unknown when you confirmed and is 10m now; ",
     ),
     # vmss_2 is gone. IMDS may write a VM's name in capitals, and with an underscore before it.
-    "FEWER": ({"Resources": ["_VMSS_0"]}, "accepted"),
+    "FEWER": Change({"Resources": ["_VMSS_0"]}, "accepted"),
 }
+"""By EventId, what changes between the question to the operator and the approval."""
 
 
 def test_requests_hold_for_what_was_shown(
@@ -275,47 +285,24 @@ def test_requests_hold_for_what_was_shown(
     """An event whose type, impact, time or VMs are not those shown is not approved; the result says
     why.
     """
-    began = time.time()
-
-    def document(*changed: str) -> list[dict[str, object]]:
-        """Return an event for each of CHANGES; those in ``changed`` differ as it says."""
-        event: dict[str, object] = {
-            "EventType": "Reboot",
-            "EventStatus": "Scheduled",
-            "EventSource": "Platform",
-            "ResourceType": "VirtualMachine",
-            "Description": "",
-            "DurationInSeconds": -1,
-            "NotBefore": 1.0,
-            "Resources": ["vmss_0", "vmss_2"],
-        }
-        events = [
-            {"EventId": name, **event, **(CHANGES[name][0] if name in changed else {})}
-            for name in CHANGES
-        ]
-        return [
-            {
-                **each,
-                "NotBefore": formatdate(began + 3600 * float(str(each["NotBefore"])), usegmt=True),
-            }
-            for each in events
-        ]
-
+    confirmed = [CONFIRMED | {"EventId": name} for name in CHANGES]
+    changed = [CONFIRMED | {"EventId": name} | change.fields for name, change in CHANGES.items()]
     quiet = Scenario("quiet", "Nothing happens.", VMS, ())
     with Simulator(quiet, requests_per_second=1000) as simulator, HeldPolls(simulator.url) as gate:
-        simulator.set_document(document())
+        simulator.set_document(confirmed)
         flags = ("--poll.interval", "1s", "--imds.timeout", "60s", "--journal.path", str(state))
         exporter = start_exporter(gate.url, *flags)
         exporter.shows("the events", lambda scrape: scrape.total("event_info") == len(CHANGES))
         with gate.held():
             operator = begin(gate.url, state, *CHANGES)
             eventually(lambda: queued(state) == [*CHANGES], "the requests")
-            simulator.set_document(document(*CHANGES))
+            simulator.set_document(changed)
         said, _ = operator.communicate(timeout=2 * PATIENCE)
         assert operator.returncode == 1
+        # The last lines are the results, one for each event: "EventId: result".
         results = dict(line.split(": ", 1) for line in said.splitlines()[-len(CHANGES) :])
-        for name, (_, result) in CHANGES.items():
-            assert results[name].startswith(result), said
+        for name, change in CHANGES.items():
+            assert results[name].startswith(change.result), said
         assert [event.event_id for event in simulator.record if event.what is What.APPROVED] == [
             "FEWER"
         ]

@@ -11,6 +11,7 @@ from support.programs import COMMAND, PATIENCE, Program, Scrape, environment, ev
 from support.servers.http_peer import Peer
 
 FLAGS = ("--speed", "600", "--web.listen-address", "127.0.0.1:0")
+ALL_TYPES = {"Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"}
 
 
 def test_simulated_events_stay_inside(tmp_path: Path) -> None:
@@ -49,35 +50,33 @@ def test_all_event_types_move(tmp_path: Path) -> None:
     with Program([COMMAND, "demo", *flags], tmp_path / "demo.log", **address) as demo:
         url = demo.wait_for_line(r"metrics +(http://127\.0\.0\.1:\d+/metrics)\n")[1]
         assert demo.wait_for_line(r"simulator +(http://127\.0\.0\.1:\d+)")[1] != url
-        seen: dict[str, set[str]] = {"pending": set(), "started": set()}
+        current: dict[str, set[str]] = {"pending": set(), "started": set()}
 
-        def look() -> bool:
+        def has_moved() -> bool:
             scrape = Scrape(fetch(url).body.decode())
-            for metric, types in seen.items():
-                types |= {labels["event_type"] for labels, value in scrape.series(metric) if value}
-            counted: dict[str, set[str]] = {"detected": set(), "started": set()}
-            for transition, types in counted.items():
-                series = scrape.series("transitions_total", transition=transition, scope="self")
-                types |= {labels["event_type"] for labels, value in series if value}
-            announced = counted["detected"] >= {
-                "Freeze",
-                "Reboot",
-                "Redeploy",
-                "Preempt",
-                "Terminate",
-            }
+            for metric in current:
+                current[metric] |= event_types(scrape, metric)
+            detected = event_types(scrape, "transitions_total", transition="detected", scope="self")
+            started = event_types(scrape, "transitions_total", transition="started", scope="self")
             # Starts are scraped as counters: at this speed, many states pass between two scrapes
             # of a busy machine. Of starts, three types are enough: a state too short to be polled
             # is not counted.
-            return announced and len(counted["started"]) >= 3 and all(seen.values())
+            return detected >= ALL_TYPES and len(started) >= 3 and all(current.values())
 
-        eventually(look, f"all five event types; seen {seen}", 90)
+        eventually(has_moved, f"all five event types; current so far: {current}", 90)
         assert demo.terminate() == 0
     assert "Traceback" not in demo.log
 
 
-def happened(simulator: str) -> int:
-    """Return how many steps of events the simulator has played; the command prints each."""
+def event_types(scrape: Scrape, metric: str, **labels: str) -> set[str]:
+    """Return the event types for which the metric is not 0."""
+    return {have["event_type"] for have, value in scrape.series(metric, **labels) if value}
+
+
+def steps_played(simulator: str) -> int:
+    """Return how many steps of events the simulator at this address has played; the command prints
+    each.
+    """
     return len(json.loads(fetch(f"{simulator}/simulator/record").body)["record"])
 
 
@@ -97,8 +96,8 @@ def test_reader_that_has_gone(arguments: tuple[str, ...]) -> None:
         assert running.stdout
         simulator = next(filter(None, (re.search(address, line) for line in running.stdout)))[1]
         running.stdout.close()
-        before = happened(simulator)
-        eventually(lambda: happened(simulator) > before + 2, "lines that nobody reads")
+        before = steps_played(simulator)
+        eventually(lambda: steps_played(simulator) > before + 2, "lines that nobody reads")
         running.terminate()
         assert running.wait(PATIENCE) == 0
         assert running.stderr

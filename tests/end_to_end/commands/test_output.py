@@ -20,9 +20,11 @@ from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, e
 from support.servers.http_peer import Peer
 
 FULL = f"{NAME}: standard output cannot be written: No space left on device\n"
+CLOSED = f"{NAME}: standard output cannot be written: Bad file descriptor\n"
 SIGPIPE_STATUS = 128 + signal.SIGPIPE
-DETECTED = 60
-"""Events of one document: their lines of the log are longer than the pipe of 4 KiB holds."""
+PIPE_BYTES = 4096
+ANNOUNCED = 60
+"""Events of one document: their lines of the log are longer than the pipe holds."""
 
 
 def buffering() -> dict[str, str]:
@@ -92,26 +94,23 @@ def test_nobody_reads(arguments: dict[str, list[str]], subtests: pytest.Subtests
     """A command whose reader has ended ends without a message and with the status that a shell
     shows for SIGPIPE.
     """
-    for name, given in arguments.items():
+    for name, command_line in arguments.items():
         with subtests.test(name), unread() as output:
-            done = run(given, output)
+            done = run(command_line, output)
             assert (done.returncode, done.stderr) == (SIGPIPE_STATUS, "")
 
 
 def test_no_space(arguments: dict[str, list[str]]) -> None:
     """Output that does not fit on the disk, or is closed, is an error of one line."""
-    with Path("/dev/full").open("w") as output:
-        done = run(arguments["history"], output.fileno())
+    with Path("/dev/full").open("w") as full_disk:
+        done = run(arguments["history"], full_disk.fileno())
     assert (done.returncode, done.stderr) == (1, FULL)
     # `>&-` closes the standard output of the command.
     shell = ["sh", "-c", 'exec "$@" >&- <&-', "sh", COMMAND, *arguments["events"]]
     done = subprocess.run(
         shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"{NAME}: standard output cannot be written: Bad file descriptor\n",
-    )
+    assert (done.returncode, done.stderr) == (1, CLOSED)
 
 
 def test_log_that_nobody_reads(simulator: Simulator, tmp_path: Path) -> None:
@@ -128,36 +127,29 @@ def test_log_that_nobody_reads(simulator: Simulator, tmp_path: Path) -> None:
         assert running.wait(30) == 0
 
 
-def test_log_that_is_read_too_late(simulator: Simulator) -> None:
-    """While nobody reads its log, the exporter polls and serves; a later reader learns how many
-    lines are missing.
+def detected(port: int) -> float:
+    """Return how many events the exporter on ``port`` has detected."""
+    page = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
+    return Scrape(page).total("transitions_total", transition="detected")
+
+
+def log_that_is_read_too_late(simulator: Simulator) -> list[str]:
+    """Announce the events to an exporter while nobody reads its log, and then read the log until
+    the exporter has ended; return its lines.
     """
     port = free_port()
-    flags = (
-        "--web.listen-address",
-        f"127.0.0.1:{port}",
-        "--journal.path",
-        "memory",
-        "--poll.interval",
-        "250ms",
-    )
-    command = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
-
-    def detected() -> float:
-        page = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
-        return Scrape(page).total("transitions_total", transition="detected")
-
+    address = f"127.0.0.1:{port}"
+    flags = ("--journal.path", "memory", "--poll.interval", "250ms")
+    imds = ("--imds.endpoint", simulator.url)
+    command = [COMMAND, "run", *imds, "--web.listen-address", address, *flags]
     with subprocess.Popen(
-        command, stderr=subprocess.PIPE, env=buffering(), pipesize=4096
+        command, stderr=subprocess.PIPE, env=buffering(), pipesize=PIPE_BYTES
     ) as running:
         assert running.stderr
         try:
             eventually(lambda: is_ready(port), "the exporter is ready")
-            simulator.set_document([event(f"E{number}") for number in range(DETECTED)])
-            eventually(
-                lambda: detected() == DETECTED,
-                "it shows the events, each of which is a line of its log",
-            )
+            simulator.set_document([event(f"E{number}") for number in range(ANNOUNCED)])
+            eventually(lambda: detected(port) == ANNOUNCED, "it polls, and serves its metrics")
             # Read what the pipe holds now, without waiting for more; the rest at its end below.
             os.set_blocking(running.stderr.fileno(), False)
             log = running.stderr.read()
@@ -165,13 +157,23 @@ def test_log_that_is_read_too_late(simulator: Simulator) -> None:
         finally:
             running.terminate()
         log += running.stderr.read()
-        assert running.wait(30) == 0
-    lines = log.decode().splitlines()
-    lost = [
+        assert running.wait(PATIENCE) == 0
+    return log.decode().splitlines()
+
+
+def test_log_that_is_read_too_late(simulator: Simulator) -> None:
+    """While nobody reads its log, the exporter polls and serves; a later reader learns how many
+    lines are missing.
+    """
+    lines = log_that_is_read_too_late(simulator)
+    about_events = sum("event detected" in line for line in lines)
+    missing = sum(
         int(number)
-        for line in lines
-        for number in re.findall(r'lines of this log were lost.*" lines=(\d+)$', line)
-    ]
+        for number in re.findall(
+            r'lines of this log were lost.*" lines=(\d+)$', "\n".join(lines), re.MULTILINE
+        )
+    )
+    assert missing > 0
     # More, if a line that is not about an event was lost, too.
-    assert sum(lost) + sum("event detected" in line for line in lines) >= DETECTED
+    assert about_events + missing >= ANNOUNCED, "each event has a line, or is counted as missing"
     assert all(re.match(r"ts=\S+Z level=[a-z]+ msg=", line) for line in lines), "each line is whole"

@@ -33,14 +33,13 @@ def test_settings_hold(
 ) -> None:
     """A flag wins over its variable, that over the unit's environment file, then the configuration
     file, then the default.
-
-    A misspelled variable, and a flag that is written twice with different values, cause a
-    warning.
     """
     file = tmp_path / "config.yml"
     unit = tmp_path / "environment"
     file.write_text(
-        "poll: {interval: 7s}\ninstance.name: from-file\nweb.telemetry-path: /from-file\n"
+        "instance.name: from-file\n"
+        "poll: {interval: 7s}\n"
+        "web.telemetry-path: /from-file\n"
         "approval.policy: documented\n"
     )
     unit.write_text(
@@ -50,22 +49,29 @@ def test_settings_hold(
     exporter = start_exporter(
         simulator.url,
         *("--config.file", str(file), "--env-file", str(unit), "--instance.name", "from-flag"),
-        *(
-            "--alertmanager.url",
-            "http://127.0.0.1:9",
-            "--alertmanager.url",
-            "http://127.0.0.1:19",
-        ),
         AZURE_SCHEDULED_EVENTS_INSTANCE_NAME="from-variable",
         AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="3s",
-        AZURE_SCHEDULED_EVENTS_POLL_INTERVALL="5s",
-        AZURE_SCHEDULED_EVENTS_EXPORTER_SERVICE_HOST="10.0.0.1",  # Kubernetes' own
     )
     scrape = Scrape(fetch(f"{exporter.url}/from-unit").body.decode())
-    assert scrape.value("poll_interval_seconds") == 3, "the variable's"
     assert len(scrape.series("instance_info", vm_name="from-flag")) == 1
+    assert scrape.value("poll_interval_seconds") == 3, "the variable's"
     assert fetch(f"{exporter.url}/metrics").status == 404, "the default of the path"
     assert scrape.series("approval_policy_info", policy="documented"), "the file alone names it"
+
+
+def test_settings_that_are_likely_mistakes(
+    simulator: Simulator, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A misspelled variable, and a flag that is written twice with different values, cause a
+    warning each; the variables that Kubernetes adds cause none.
+    """
+    exporter = start_exporter(
+        simulator.url,
+        *("--alertmanager.url", "http://127.0.0.1:9"),
+        *("--alertmanager.url", "http://127.0.0.1:19"),
+        AZURE_SCHEDULED_EVENTS_POLL_INTERVALL="5s",
+        AZURE_SCHEDULED_EVENTS_EXPORTER_SERVICE_HOST="10.0.0.1",  # as Kubernetes adds it
+    )
     [line] = exporter.lines("unknown environment variable")
     assert "level=warning" in line
     assert "did you mean AZURE_SCHEDULED_EVENTS_POLL_INTERVAL?" in line
@@ -91,9 +97,7 @@ def test_json_log(simulator: Simulator, tmp_path: Path) -> None:
     records = [json.loads(line) for line in exporter.log.splitlines()]
     [detected] = [record for record in records if record["msg"] == "event detected"]
     assert detected["level"] == "info"
-    assert (detected["event_id"], detected["event_type"], detected["scope"]) == (
-        EVENT_ID,
-        "Reboot",
-        "self",
-    )
+    assert detected["event_id"] == EVENT_ID
+    assert detected["event_type"] == "Reboot"
+    assert detected["scope"] == "self"
     assert detected["resource_type"] == "VirtualMachine"

@@ -4,13 +4,14 @@ recovers by itself.
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from email.utils import formatdate
 
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.programs import Exporter, Scrape, eventually
+from support.programs import Exporter, Sample, Scrape, eventually
 
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 KEY = {"event_id": EVENT_ID, "event_type": "Reboot", "scope": "self"}
@@ -25,23 +26,20 @@ def reboot(not_before: float) -> dict[str, object]:
 
 
 _BY_THE_SECOND = {"event_seconds_until_not_before", "event_seen_timestamp_seconds"}
+_BESIDE_EVENT = {
+    "pending",
+    "started",
+    "transitions_total",
+    "document_incarnation",
+    "document_changes_total",
+}
+"""Metrics about events whose names do not begin with ``event_``."""
 
 
-def about_events(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
+def about_events(scrape: Scrape) -> dict[str, list[Sample]]:
     """Return all series about events, but for those that change by the second."""
-    return {
-        name: samples
-        for name, samples in scrape.samples.items()
-        if (name.startswith("event_") and name not in _BY_THE_SECOND)
-        or name
-        in {
-            "pending",
-            "started",
-            "transitions_total",
-            "document_incarnation",
-            "document_changes_total",
-        }
-    }
+    names = {name for name in scrape.samples if name.startswith("event_")} | _BESIDE_EVENT
+    return {name: scrape.series(name) for name in names - _BY_THE_SECOND}
 
 
 def outcomes(scrape: Scrape) -> set[str]:
@@ -56,7 +54,6 @@ def has_polled(scrape: Scrape) -> bool:
     )
 
 
-# Each fault of the simulator, and the outcome as which its polls are counted.
 FAULTS = {
     "400": "http_error",
     "500": "http_error",
@@ -66,6 +63,32 @@ FAULTS = {
     "not-json": "invalid_document",
     "throttle": "throttled",
 }
+"""Each fault of the simulator, and the outcome as which its polls are counted."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the exporter shows at a moment: its metrics, and how long its log is."""
+
+    scrape: Scrape
+    log_length: int
+
+    @property
+    def seen(self) -> float:
+        """When a valid document showed the event last (seconds since 1970)."""
+        seen = self.scrape.value("event_seen_timestamp_seconds", **KEY, kind="announced")
+        assert seen is not None
+        return seen
+
+    @property
+    def succeeded(self) -> float:
+        """When a poll succeeded last (seconds since 1970)."""
+        return self.scrape.value("last_success_timestamp_seconds") or 0.0
+
+
+def moment(exporter: Exporter) -> Moment:
+    """Return what the exporter shows now."""
+    return Moment(exporter.scrape(), len(exporter.log))
 
 
 def test_failures_in_mid_event(
@@ -80,51 +103,67 @@ def test_failures_in_mid_event(
     exporter.shows("the event", has_polled)
     for fault, outcome in FAULTS.items():
         with subtests.test(fault):
-            _fails_and_recovers(simulator, exporter, fault, outcome, not_before)
+            before = moment(exporter)
+            assert before.scrape.value("up") == 1
+            simulator.inject(fault)
+            during = _assert_known_during_failure(exporter, before, outcome, not_before)
+            simulator.heal()
+            _assert_recovers(exporter, during)
+            _assert_two_lines_of_log(exporter, before, outcome)
     assert exporter.scrape().transitions(event_type="Reboot") == {"detected": 1}
 
 
-def _fails_and_recovers(
-    simulator: Simulator, exporter: Exporter, fault: str, outcome: str, not_before: float
-) -> None:
-    """Let two polls fail by ``fault``, and then IMDS answer again; compare before, during and
-    after.
+def _assert_known_during_failure(
+    exporter: Exporter, before: Moment, outcome: str, not_before: float
+) -> Moment:
+    """After two polls that failed, all series of the event are those of ``before``, and ``up`` is
+    0; return that moment.
     """
-    before = exporter.scrape()
-    logged_before = len(exporter.log)
-    assert before.value("up") == 1
-    simulator.inject(fault)
-    failed = (before.value("polls_total", outcome=outcome) or 0) + 2
-    exporter.shows(
-        "failed polls", lambda now: (now.value("polls_total", outcome=outcome) or 0) >= failed
-    )
-    during = exporter.scrape()
-    assert during.value("up") == 0
-    assert during.value("pending", event_type="Reboot", scope="self") == 1
-    assert about_events(during) == about_events(before)
-    seen = during.value("event_seen_timestamp_seconds", **KEY, kind="announced")
-    exporter.shows(
-        "one more failed poll",
-        lambda now: (now.value("polls_total", outcome=outcome) or 0) > failed,
-    )
-    assert exporter.scrape().value("event_seen_timestamp_seconds", **KEY) == seen
-    left = during.value("event_seconds_until_not_before", **KEY)
+    failures_before = before.scrape.total("polls_total", outcome=outcome)
+
+    def wait_for_failures(count: int) -> None:
+        exporter.shows(
+            f"{count} failed polls",
+            lambda now: now.total("polls_total", outcome=outcome) >= failures_before + count,
+        )
+
+    wait_for_failures(2)
+    during = moment(exporter)
+    scrape = during.scrape
+    assert scrape.value("up") == 0
+    assert scrape.value("pending", event_type="Reboot", scope="self") == 1
+    assert about_events(scrape) == about_events(before.scrape)
+    left = scrape.value("event_seconds_until_not_before", **KEY)
     assert left == pytest.approx(not_before - time.time(), abs=10)
-    assert outcomes(during) - outcomes(before) <= {outcome}, "counted as nothing else"
-    succeeded = during.value("last_success_timestamp_seconds") or 0
-    assert 0 < succeeded < time.time()
-    simulator.heal()
-    after = exporter.shows("recovery", lambda now: now if now.value("up") == 1 else None)
-    assert after
-    assert (after.value("last_success_timestamp_seconds") or 0) > succeeded
-    assert about_events(after) == about_events(before)
-    assert (after.value("event_seen_timestamp_seconds", **KEY) or 0) > (seen or 0)
+    assert outcomes(scrape) - outcomes(before.scrape) <= {outcome}, "counted as nothing else"
+    assert 0 < during.succeeded < time.time()
+    wait_for_failures(3)
+    assert moment(exporter).seen == during.seen, "a failed poll does not show the event"
+    return during
+
+
+def _assert_recovers(exporter: Exporter, during: Moment) -> None:
+    """A poll succeeds, and shows the same event as ``during`` the failure, at a later time."""
+    exporter.shows("recovery", lambda now: now.value("up") == 1)
+    after = moment(exporter)
+    assert after.succeeded > during.succeeded
+    assert after.seen > during.seen
+    assert about_events(after.scrape) == about_events(during.scrape)
+
+
+def _assert_two_lines_of_log(exporter: Exporter, before: Moment, outcome: str) -> None:
+    """The log has one line when the failure began and one when it ended, however many polls
+    failed.
+    """
+
+    def since_then() -> list[str]:
+        return exporter.log[before.log_length :].splitlines()
+
     eventually(
-        lambda: "IMDS answers again" in exporter.log[logged_before:],
+        lambda: any("IMDS answers again" in line for line in since_then()),
         "the end of the failure in the log",
     )
-    # One line when it began and one when it ended, however many polls failed.
-    first, last = (line for line in exporter.log[logged_before:].splitlines() if "IMDS" in line)
+    first, last = (line for line in since_then() if "IMDS" in line)
     assert f"outcome={outcome}" in first
     assert 'msg="IMDS poll failed"' in first
     assert 'msg="IMDS answers again"' in last

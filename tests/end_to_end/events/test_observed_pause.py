@@ -12,36 +12,38 @@ from pathlib import Path
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.monitoring.collector import Collector
+from support.monitoring.collector import Collector, Told
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 POLL = ("--poll.interval", "300ms")  # the least that four requests a second allow
-STOPPED = 2.0  # seconds
+ANNOUNCED = 5  # seconds that the Freeze is announced to take
+STOPPED = 2.0  # seconds that it takes
 EXACT = 0.15  # seconds by which a pause may be measured as shorter than it was
 BUSY = 10.0  # seconds by which a busy machine may come late
+SPANS = ("approval", "detected", "scheduled", "scheduled_event", "started")
 Start = Callable[..., Exporter]
 
 
-def event(kind: str, status: str, *vms: str, event_id: str = ID) -> dict[str, object]:
-    """Return an event of this VM, or of ``vms``; it is due soon, and announced as 5 s."""
+def freeze(status: str) -> dict[str, object]:
+    """Return a Freeze of this VM that is announced as ANNOUNCED seconds."""
+    not_before = formatdate(time.time() + 900, usegmt=True)
     return entry(
-        EventId=event_id,
+        EventId=ID,
         EventStatus=status,
-        EventType=kind,
-        Resources=list(vms or ("vm_0",)),
-        NotBefore=formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
-        DurationInSeconds=5,
+        EventType="Freeze",
+        NotBefore=not_before if status == "Scheduled" else "",
+        DurationInSeconds=ANNOUNCED,
     )
 
 
-def seen(exporter: Exporter, transition: str, times: int = 1) -> Scrape:
-    """Return the metrics once the transition has happened so often."""
+def scrape_after(exporter: Exporter, transition: str) -> Scrape:
+    """Return the metrics once the transition has happened."""
 
     def look(scrape: Scrape) -> Scrape | None:
-        return scrape if scrape.transitions().get(transition) == times else None
+        return scrape if scrape.transitions().get(transition) == 1 else None
 
-    scrape = exporter.shows(f"{times} {transition}", look)
+    scrape = exporter.shows(transition, look)
     assert scrape
     return scrape
 
@@ -73,6 +75,16 @@ def history(journal: Path) -> list[dict[str, object]]:
     return lives
 
 
+def assert_spans_have(spans: dict[str, Told], attribute: str, value: object) -> None:
+    """The spans of the impact, and of the whole event, have this value; that of the time before
+    does not have the attribute.
+    """
+    name = f"azure.scheduled_event.{attribute}"
+    assert name not in spans["scheduled"].attributes
+    assert spans["started"].attributes[name] == value
+    assert spans["scheduled_event"].attributes[name] == value
+
+
 def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """A Freeze stops the exporter for two seconds: histogram, span, log and history say so; after a
     restart too.
@@ -82,26 +94,21 @@ def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path
         flags = (*POLL, "--journal.path", str(journal), "--otlp.endpoint", collector.url)
         exporter = start_exporter(simulator.url, *flags)
         exporter.shows("a poll", lambda now: now.value("up") == 1)
-        simulator.set_document([event("Freeze", "Scheduled")])
-        assert not seen(exporter, "detected").series("observed_pause_seconds_count")
-        simulator.set_document([event("Freeze", "Started")])
-        seen(exporter, "started")
+        simulator.set_document([freeze("Scheduled")])
+        assert not scrape_after(exporter, "detected").series("observed_pause_seconds_count")
+        simulator.set_document([freeze("Started")])
+        scrape_after(exporter, "started")
         stopped_for = stop_for_a_while(exporter)
         assert not exporter.scrape().series("observed_pause_seconds_count"), "only at its end"
         simulator.set_document([])
-        scrape = seen(exporter, "completed")
+        scrape = scrape_after(exporter, "completed")
         assert scrape.value("observed_pause_seconds_count", event_type="Freeze") == 1
         pause = scrape.value("observed_pause_seconds_sum", event_type="Freeze")
         assert pause is not None
         assert stopped_for - EXACT <= pause <= stopped_for + BUSY
         assert scrape.value("observed_pause_seconds_bucket", event_type="Freeze", le="1.0") == 0
-        names = ("approval", "detected", "scheduled", "scheduled_event", "started")
-        spans = collector.wait_for(*names, trace_id=trace_id(ID))
-        assert "azure.scheduled_event.observed_pause_seconds" not in spans["scheduled"].attributes
-        for name in ("started", "scheduled_event"):
-            attributes = spans[name].attributes
-            assert attributes["azure.scheduled_event.observed_pause_seconds"] == pause
-            assert attributes["azure.scheduled_event.duration_seconds"] == 5
+        labels = {"event_id": ID, "event_type": "Freeze", "scope": "self"}
+        assert scrape.value("event_observed_pause_seconds", **labels) == pause
         (line,) = exporter.lines('"event completed"')
         assert f"observed_pause_seconds={pause:g}" in line
         # A write that the stop interrupts counts as a disk that hangs: then the end is on disk a
@@ -110,13 +117,16 @@ def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path
             lambda: [life["observed_pause_seconds"] for life in history(journal)] == [pause],
             "the history",
         )
-        tcp = history(journal)[0]["tcp_retransmitted_segments"]
-        assert tcp is not None
-        assert attributes["azure.scheduled_event.tcp_retransmitted_segments"] == tcp
-        labels = {"event_id": ID, "event_type": "Freeze", "scope": "self"}
-        assert scrape.value("event_tcp_retransmitted_segments", **labels) == tcp
-        assert scrape.value("event_observed_pause_seconds", **labels) == pause
+        [life] = history(journal)
+        segments = life["tcp_retransmitted_segments"]
+        assert segments is not None
+        assert scrape.value("event_tcp_retransmitted_segments", **labels) == segments
+        spans = collector.wait_for(*SPANS, trace_id=trace_id(ID))
+        assert_spans_have(spans, "observed_pause_seconds", pause)
+        assert_spans_have(spans, "tcp_retransmitted_segments", segments)
+        assert spans["started"].attributes["azure.scheduled_event.duration_seconds"] == ANNOUNCED
         exporter.kill()
-        again = seen(start_exporter(simulator.url, *flags), "completed")
-        assert again.series("observed_pause_seconds_sum") == [({"event_type": "Freeze"}, pause)]
-        assert again.series("observed_pause_seconds_count") == [({"event_type": "Freeze"}, 1)]
+        restarted = scrape_after(start_exporter(simulator.url, *flags), "completed")
+        of_freezes = {"event_type": "Freeze"}
+        assert restarted.series("observed_pause_seconds_sum") == [(of_freezes, pause)]
+        assert restarted.series("observed_pause_seconds_count") == [(of_freezes, 1)]
