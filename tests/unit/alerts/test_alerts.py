@@ -143,7 +143,7 @@ _WORDS = "critical=sev1,warning=sev2,info=sev3"
 
 def test_levels_in_the_words_of_a_company() -> None:
     """The word that is set for a level is the severity of all its alerts, unless an alert has a
-    word of its own, and it pages or notifies as the level does.
+    word of its own.
     """
     settings = resolve({"severities": f"{_WORDS},Preempt=sev1,Freeze=sev3"})
     words = {each.name.removeprefix(PREFIX): each.severity for each in alerts(settings)}
@@ -156,13 +156,20 @@ def test_levels_in_the_words_of_a_company() -> None:
         "EvictionRisk": "sev3",
     }
     assert {name: words[name] for name in expected} == expected
+
+
+def test_which_words_of_a_company_page_or_notify() -> None:
+    """The word that is set for a level pages or notifies as the level does, and the level's own
+    word is one like any other then. A list of the words that page overrides this.
+    """
+    settings = resolve({"severities": _WORDS})
     assert pages("sev1", settings)
-    assert not pages("sev2", settings)
-    assert not pages("critical", settings), "no level has this word any more"
     assert notifies("sev1", settings)
+    assert not pages("sev2", settings)
     assert notifies("sev2", settings)
     assert not notifies("sev3", settings)
-    assert notifies("info", settings), "the level info has another word, so this one is like any"
+    assert not pages("critical", settings)
+    assert notifies("info", settings), "as every word does that is not that of the level info"
     assert pages("sev2", resolve({"severities": _WORDS, "severities.paging": "sev1,sev2"}))
 
 

@@ -74,6 +74,7 @@ def test_an_event_that_is_over_stops_its_preparation() -> None:
 
 def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:
     """A preparation is stopped before NotBefore also if the last document has lacked its event."""
+    # One document without the event is no proof that it is over, although its life has ended.
     view = seen(runs=[PREPARES], missing=1, ended=[life(left=5.0)], now=NOW + 3)
     assert reason_to_stop(PREPARES, view, Rules()) is Reason.DEADLINE
     assert kill_at(PREPARES, Stop(Reason.DEADLINE, NOW + 3), view, Rules()) == NOW + 5

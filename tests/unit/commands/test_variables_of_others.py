@@ -32,7 +32,7 @@ def test_run(name: str, simulator: Simulator, start_exporter: Callable[..., Expo
 
 @pytest.mark.parametrize("name", OF_OTHERS)
 def test_check_config(name: str) -> None:
-    """check-config warns of the same."""
+    """check-config warns of the variable, and that no spans would be sent."""
     done = command("check-config", **{ENDPOINT: HTTP, name: OF_OTHERS[name]})
     assert done.returncode == 0
     first, second = done.stderr.splitlines()

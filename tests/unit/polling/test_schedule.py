@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS, Po
 
 def test_beat_is_kept() -> None:
     """Polls begin at a fixed rate, independent of their duration within the interval."""
-    pace = PollSchedule(1.0, 100.0)
+    pace = PollSchedule(interval=1.0, start=100.0)
     began = []
     for took in (0.01, 0.9, 0.5, 0.0):
         began.append(pace.due)
@@ -25,7 +25,7 @@ def test_polls_never_wait_for_the_limit() -> None:
     that wait.
     """
     limiter = RateLimiter()
-    pace = PollSchedule(0.01, 100.0, limiter.spacing)
+    pace = PollSchedule(interval=0.01, start=100.0, spacing=limiter.spacing)
     for _ in range(20):
         assert limiter.reserve(pace.due) == pytest.approx(pace.due)
         pace.polled(pace.due + 0.005, throttled=False)
@@ -35,7 +35,7 @@ def test_late_polls_are_dropped() -> None:
     """After a poll that took several intervals, the next one is on the beat, and none is made up
     for.
     """
-    pace = PollSchedule(1.0, 100.0)
+    pace = PollSchedule(interval=1.0, start=100.0)
     pace.polled(103.5, throttled=False)
     assert pace.due == 104.0
     pace.polled(104.01, throttled=False)
@@ -46,7 +46,7 @@ def test_throttled_polls_slow_down_and_recover() -> None:
     """Each 429 doubles the interval, up to 5 s, since a Spot VM has 30 s; each other answer halves
     it.
     """
-    pace = PollSchedule(1.0, 100.0)
+    pace = PollSchedule(interval=1.0, start=100.0)
     steps = []
     for throttled in (True, True, True, True, False, False, False, False):
         before = pace.due
@@ -58,14 +58,14 @@ def test_throttled_polls_slow_down_and_recover() -> None:
 @pytest.mark.parametrize("interval", [5.0, 7.0, 3600.0])
 def test_a_slow_rhythm_is_not_slowed_down_further(interval: float) -> None:
     """Polling that is slow enough by itself stays as configured, throttled or not."""
-    pace = PollSchedule(interval, 0.0)
+    pace = PollSchedule(interval=interval, start=0.0)
     pace.polled(0.1, throttled=True)
     assert pace.due == interval
 
 
 def test_a_fast_rhythm_slows_down_as_far() -> None:
     """However short the interval, 429 brings it down to one poll in 5 s, and no further."""
-    pace = PollSchedule(0.01, 0.0)
+    pace = PollSchedule(interval=0.01, start=0.0)
     for _ in range(20):
         before = pace.due
         pace.polled(before, throttled=True)
@@ -74,11 +74,11 @@ def test_a_fast_rhythm_slows_down_as_far() -> None:
 
 def test_at_latest() -> None:
     """An earlier poll can be requested, and later polls follow from there."""
-    pace = PollSchedule(10.0, 0.0)
+    pace = PollSchedule(interval=10.0, start=0.0)
     pace.polled(0.1, throttled=False)
     pace.at_latest(3.0)
     pace.at_latest(4.0)
-    assert pace.due == 3.0
+    assert pace.due == 3.0, "a later request postpones nothing"
     pace.polled(3.1, throttled=False)
     assert pace.due == 13.0
 

@@ -69,8 +69,8 @@ def test_approval_two_minutes_later_without_a_name(unnamed: Machine) -> None:
 
 
 def test_events_of_this_run_end_at_once(unnamed: Machine) -> None:
-    """Events that a document of this run has shown end without delay; the journal's other ones
-    wait.
+    """Events that a document of this run has shown end without delay; those that only the journal
+    knows end after two minutes.
     """
     unnamed.polls(10, None, PREEMPT)
     unnamed.polls(11, None)

@@ -27,6 +27,10 @@ def listening(
         yield path, manager
 
 
+THE_FIRST: Callable[[list[str]], bool] = bool
+"""Enough lines are those that come first, however many they are."""
+
+
 def lines_to(
     manager: socket.socket,
     environment: dict[str, str],
@@ -114,7 +118,7 @@ def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
             return "fine"
 
         lines = lines_to(
-            manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, bool, words=words
+            manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, THE_FIRST, words=words
         )
     assert lines == ["READY=1", "STATUS=fine", "WATCHDOG=1"]
 
@@ -132,7 +136,7 @@ def test_status_is_one_line_of_text(
 ) -> None:
     """A VM's name cannot inject another message."""
     path, manager = listening
-    assert lines_to(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == [
+    assert lines_to(manager, {"NOTIFY_SOCKET": path}, THE_FIRST, words=lambda: text) == [
         "READY=1",
         line,
     ]
@@ -141,7 +145,7 @@ def test_status_is_one_line_of_text(
 def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None:
     """An error while formatting the status does not prevent READY=1."""
     path, manager = listening
-    lines = lines_to(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: str(1 // 0))
+    lines = lines_to(manager, {"NOTIFY_SOCKET": path}, THE_FIRST, words=lambda: str(1 // 0))
     ready, status = lines
     assert ready == "READY=1"
     assert "ZeroDivisionError" in status

@@ -192,7 +192,8 @@ def test_many_vms_and_many_events_are_counted() -> None:
     """A long list is cut and says by how much, this VM is always among the names, and the page
     stays small.
     """
-    names = (*(f"vm_{number}" for number in range(3000)), VM)
+    others = [f"vm_{number}" for number in range(3000)]
+    names = (*others, VM)
     many = {
         f"ID-{n}": freeze(event_id=f"ID-{n}", resources=names, description="x" * 9999)
         for n in range(CARDS + 7)
@@ -200,8 +201,9 @@ def test_many_vms_and_many_events_are_counted() -> None:
     snapshot = replace(QUIET, current=many)
     shown = Page(snapshot)
     assert "7 more events are not shown; see the events as JSON." in shown.text
-    assert f"Affected VMs (3001){VM}, vm_0, " in shown.text
-    assert "vm_8, and 2991 more" in shown.text
+    ten = [VM, *others[:9]]
+    more = len(names) - len(ten)
+    assert f"Affected VMs ({len(names)}){', '.join(ten)}, and {more} more" in shown.text
     assert len(page(snapshot, NOW, "/metrics")) < 250_000
 
 

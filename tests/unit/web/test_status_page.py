@@ -140,7 +140,7 @@ NEVER = Snapshot(polls=Polls())
         ),
         pytest.param(
             Snapshot(polls=Polls(failure="a poll hangs since 170s", hanging=True)),
-            "IMDS gives no valid answera poll hangs since 170s",
+            "a poll hangs since 170s",
             id="a poll hangs",
         ),
     ],
