@@ -37,7 +37,7 @@ from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_cloc
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.service.endpoint import (
-    NOT_ON_AZURE,
+    NOT_REACHED,
     SHORT_SEARCH,
     with_endpoint,
 )
@@ -195,7 +195,7 @@ def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Docume
     limit = f"{reader.next_timeout:g} s"
     waiting = (
         f"waiting up to {limit} for {client.endpoint}, whose first answer may take two minutes;"
-        f" {NOT_ON_AZURE}"
+        f" {NOT_REACHED}"
     )
     try:
         with long_wait_noticed(waiting):
@@ -205,7 +205,7 @@ def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Docume
             raise ExporterError(f"{error}; try again") from None
         if client.reached:
             raise
-        raise ExporterError(f"{error}; {NOT_ON_AZURE}") from None
+        raise ExporterError(f"{error}; {NOT_REACHED}") from None
     # `read` returns None for an empty body that it does not believe, and it believes one if there
     # are no events.
     assert document is not None  # noqa: S101

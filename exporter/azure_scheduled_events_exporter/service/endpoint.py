@@ -13,11 +13,15 @@ from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.logs import facts
 
-NOT_ON_AZURE = (
-    "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that"
-    " of 'azure-scheduled-events-exporter simulate'"
+NOT_REACHED = (
+    "on an Azure VM, run 'azure-scheduled-events-exporter doctor'; elsewhere, try"
+    " 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of"
+    " 'azure-scheduled-events-exporter simulate'"
 )
-"""The hint if the metadata service cannot be reached."""
+"""The hint if the metadata service cannot be reached.
+
+On an Azure VM, a firewall may be the cause, or a Guest Proxy Agent that does not run.
+"""
 
 SHORT_SEARCH = Exchange(pauses=(0.0, 0.5), answer_seconds=2.0)
 """How to ask DHCP in commands whose result a person waits for: a server answers in milliseconds."""

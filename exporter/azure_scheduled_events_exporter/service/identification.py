@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.logs import facts
 
-from .endpoint import NOT_ON_AZURE
+from .endpoint import NOT_REACHED
 
 _NAME_SECONDS = 2.0
 """Longest pause between attempts while the name is unknown, in seconds.
@@ -129,7 +129,7 @@ class Identification:
             message = "VM identity unknown; labels such as location are missing until it is found"
         hint = {}
         if not self.client.reached:
-            hint["hint"] = NOT_ON_AZURE
+            hint["hint"] = NOT_REACHED
         self.log.warning(message, extra=facts(error=failure, **hint))
 
     def _report(self, before: Instance | None, now: Instance) -> None:

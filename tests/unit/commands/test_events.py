@@ -51,7 +51,7 @@ def test_json(simulator: Simulator) -> None:
 def test_imds_down() -> None:
     """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
     url = f"http://{NOBODY}"
-    words = (url, "Connection refused", f"{NAME} demo", f"{NAME} simulate")
+    words = (url, "Connection refused", f"{NAME} doctor", f"{NAME} demo", f"{NAME} simulate")
     assert_one_line(command("events", "--imds.endpoint", url), 1, *words)
 
 
