@@ -108,10 +108,11 @@ def test_names_that_change_make_no_room() -> None:
     known than both limits together.
     """
     watch = Watch("name-0")
-    for number in range(6):
+    renames = 6
+    for number in range(renames):
         watch.vm_name = f"name-{number}"
         # Events of other VMs, whose names this VM is going to have.
-        names = tuple(f"name-{later}" for later in range(number + 1, 8))
+        names = tuple(f"name-{later}" for later in range(number + 1, renames + 1))
         flood = many(f"P{number}-", replace(PEER, resources=names))
         known = [life.event for life in watch.known.current.values()]
         watch.sees(at(number), *known, *flood, unreadable=MALFORMED)

@@ -111,18 +111,16 @@ def test_a_store_without_a_list_of_targets() -> None:
 @pytest.mark.parametrize(
     ("ages", "mark", "words"),
     [
-        ((200,), "skipped", "fewer than two scrapes"),
-        ((310, 10), "wrong", "scraped every 5m"),
-        (range(120, 0, -30), "warning", "scraped every 30s"),
-        (range(60, 0, -6), "warning", "scraped every 6s"),
-        ((*range(900, 300, -60), *range(60, 0, -5)), "ok", "scraped every 5s"),
-    ],
-    ids=[
-        "one",
-        "every five minutes",
-        "every 30 seconds",
-        "every six seconds",
-        "more often since a minute",
+        pytest.param((200,), "skipped", "fewer than two scrapes", id="one"),
+        pytest.param((310, 10), "wrong", "scraped every 5m", id="every five minutes"),
+        pytest.param(range(120, 0, -30), "warning", "scraped every 30s", id="every 30 seconds"),
+        pytest.param(range(60, 0, -6), "warning", "scraped every 6s", id="every six seconds"),
+        pytest.param(
+            (*range(900, 300, -60), *range(60, 0, -5)),
+            "ok",
+            "scraped every 5s",
+            id="more often since a minute",
+        ),
     ],
 )
 def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:

@@ -11,10 +11,10 @@ from support.events.machine import START, Machine, event
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_reboot(machine: Machine, in_order: bool) -> None:
     """A reboot's pause lasts from the last sign of life before it to the start of the exporter
-    after it, once.
+    after it, and is counted once.
 
-    That is the exporter's own end in order, at NotBefore, or the last poll while the event was
-    Started.
+    The last sign of life, at 0 s, is the end of an exporter that was stopped in order at NotBefore,
+    or else the last poll while the event was Started.
     """
     if in_order:
         machine.polls(0, None, event("Reboot", NotBefore=formatdate(START, usegmt=True)))

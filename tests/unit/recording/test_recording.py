@@ -115,36 +115,29 @@ def test_redaction_hides() -> None:
     assert [word for word in hidden if word in text] == []
 
 
+def body_of(event_id: object, name: object, text: object) -> bytes:
+    """Return a body with an event of these values, and fields that nobody documents."""
+    event = {
+        "EventId": event_id,
+        "Resources": [name, 1.5],
+        "Description": text,
+        "DurationInSeconds": 5,
+    }
+    contact = {"phone": text, "on": True, "off": None}
+    content = {"DocumentIncarnation": 7, "Events": [event], "Contact": contact}
+    return json.dumps(content).encode()
+
+
 def test_redaction_hides_numbers() -> None:
     """Ids, names and texts that are numbers are replaced as their texts are; only counts that
     decide are kept.
     """
-
-    def body(event_id: object, name: object, text: object) -> bytes:
-        event = {
-            "EventId": event_id,
-            "Resources": [name, 1.5],
-            "Description": text,
-            "DurationInSeconds": 5,
-        }
-        content = {
-            "DocumentIncarnation": 7,
-            "Events": [event],
-            "Contact": {"phone": text, "on": True, "off": None},
-        }
-        return json.dumps(content).encode()
-
-    numbers, texts = redact(
-        recording(
-            body(4815162342, 20231199, 4915112345678),
-            body("4815162342", "20231199", "4915112345678"),
-        )
-    )
-    shown = numbers.body.decode()
-    assert [
-        word for word in ("4815162342", "20231199", "4915112345678", "1.5") if word in shown
-    ] == []
-    assert numbers.body == texts.body
+    original = {"event_id": 4815162342, "name": 20231199, "text": 4915112345678}
+    as_texts = {name: str(number) for name, number in original.items()}
+    of_numbers, of_texts = redact(recording(body_of(**original), body_of(**as_texts)))
+    shown = of_numbers.body.decode()
+    assert [word for word in (*as_texts.values(), "1.5") if word in shown] == []
+    assert of_numbers.body == of_texts.body
     content = json.loads(shown)
     assert content["DocumentIncarnation"] == 7
     assert content["Events"][0]["DurationInSeconds"] == 5

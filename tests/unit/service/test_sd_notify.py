@@ -96,9 +96,9 @@ def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -
     lines = lines_to(
         manager,
         {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK},
-        lambda lines: "STATUS=5" in lines,
-        lambda: next(late),
-        lambda: str(next(turns)),
+        enough=lambda lines: "STATUS=5" in lines,
+        overdue_seconds=lambda: next(late),
+        words=lambda: str(next(turns)),
     )
     # Each turn has another status, so the lines up to the next status are those of one turn.
     _, *by_turn = "\n".join(lines).split("STATUS=")

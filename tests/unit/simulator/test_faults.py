@@ -21,6 +21,7 @@ def test_a_part_of_the_instance_data() -> None:
     has all.
     """
     client = Client()
+    # The client asks once a second, first at 1 s.
     client.service.inject(FaultWindow(Fault.PARTIAL_INSTANCE, 0, 1.5))
     during = client.ask("2021-02-01", path="/metadata/instance")
     afterwards = client.ask("2021-02-01", path="/metadata/instance")
@@ -65,6 +66,7 @@ def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
     """
     client = Client(EVENTS[0])
     healthy = client.ask()
+    # The client asks once a second: at 1 s before this, and at 2 s, 3 s and 4 s below.
     client.service.inject(FaultWindow(fault, 2, 4))
     for _ in range(2):
         answer = client.ask()
@@ -81,6 +83,7 @@ def test_fault_of_the_connection_while_it_lasts(fault: Fault) -> None:
     """
     client = Client(EVENTS[0])
     healthy = client.ask()
+    # The client asks once a second: at 1 s before this, and at 2 s, 3 s and 4 s below.
     client.service.inject(FaultWindow(fault, 2, 4))
     for _ in range(2):
         assert client.ask() == replace(healthy, fault=fault)
@@ -89,7 +92,7 @@ def test_fault_of_the_connection_while_it_lasts(fault: Fault) -> None:
 
 def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     """Healing ends every fault that holds now; a fault of later still comes."""
-    client = Client()
+    client = Client()  # asks once a second, first at 1 s
     client.service.inject(FaultWindow(Fault.GONE, 0))
     client.service.inject(FaultWindow(Fault.SERVER_ERROR, 3, 4))
     assert client.ask().status == 410

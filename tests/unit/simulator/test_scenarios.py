@@ -160,6 +160,7 @@ def test_fault_times_follow_the_speed() -> None:
     """
     plan = parse_plan("throttle@2m+30s")
     assert plan == FaultPlan(Fault.THROTTLE, 120, 30)
+    # At speed 60, from 1000 s on: throttled from 1002 s to 1002.5 s, and reset within that.
     windows = (plan.window(1000, 60), FaultWindow(Fault.RESET, 1002.2, 1002.3))
     moments = (1001.9, 1002, 1002.25, 1002.4, 1002.5)
     assert [active(windows, moment) for moment in moments] == [

@@ -57,14 +57,9 @@ def test_json_has_what_the_snapshot_has() -> None:
         reboot().event_id: None,
     }
     assert [life["outcome"] for life in told["history"]] == [
-        None,  # the two current events come first
-        None,
-        "completed",
-        "completed",
-        "cancelled",
-        "lost",
-        "completed",
-    ]
+        *(None for _ in BUSY.current),
+        *(life.outcome for life in reversed(BUSY.recent)),
+    ], "the newest first"
     unknown = json.loads(events_json(Snapshot(), NOW))
     assert unknown["up"] is False
     assert unknown["identity"] is unknown["vm_name"] is unknown["last_success"] is None
