@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +46,9 @@ def test_the_boot(platform: str) -> None:
     assert abs(time.time() - uptime - booted.wall) < 60.0
 
 
+MACHINE = Timestamp(wall=1_700_000_000.0, monotonic=800.0, boot_id="boot")
+
+
 @pytest.mark.parametrize(
     ("dates", "offset"),
     [
@@ -59,26 +63,32 @@ def test_the_boot(platform: str) -> None:
     ],
 )
 def test_the_clock_of_imds(dates: list[float | None], offset: float) -> None:
-    """The wall clock is corrected if that of IMDS differs by over 1.5 s; the other clock is not."""
-    machine = Timestamp(1_700_000_000.0, 800.0, "boot")
-    clock = ImdsClock(lambda: machine)
+    """The wall clock is corrected if that of IMDS differs by over 1.5 s; the other clock is not.
+
+    ``dates`` are the Date headers of answers, in seconds ahead of the machine's clock.
+    """
+    clock = ImdsClock(lambda: MACHINE)
     for ahead in dates:
-        clock.correct(None if ahead is None else machine.wall + ahead)
-    assert clock() == Timestamp(machine.wall + offset, 800.0, "boot")
+        clock.correct(None if ahead is None else MACHINE.wall + ahead)
+    assert clock() == replace(MACHINE, wall=MACHINE.wall + offset)
+
+
+def ten_minutes_ago(ahead: float, boot_id: str) -> Timestamp:
+    """Return a moment of ten minutes ago, by a wall clock that is so many seconds ahead."""
+    return Timestamp(MACHINE.wall - 600 + ahead, MACHINE.monotonic - 600, boot_id)
 
 
 @pytest.mark.parametrize(
     ("recorded", "offset"),
     [
-        pytest.param(Timestamp(1_700_003_000.0, 200.0, "boot"), 3600.0, id="an hour ahead"),
-        pytest.param(Timestamp(1_699_999_401.0, 200.0, "boot"), 0.0, id="agrees"),
-        pytest.param(Timestamp(1_700_003_000.0, 200.0, "earlier"), 0.0, id="of an earlier boot"),
-        pytest.param(Timestamp(1_700_003_000.0), 0.0, id="of an unknown boot"),
+        pytest.param(ten_minutes_ago(3600.0, "boot"), 3600.0, id="an hour ahead"),
+        pytest.param(ten_minutes_ago(1.0, "boot"), 0.0, id="agrees"),
+        pytest.param(ten_minutes_ago(3600.0, "earlier"), 0.0, id="of an earlier boot"),
+        pytest.param(Timestamp(MACHINE.wall + 3000.0), 0.0, id="of an unknown boot"),
     ],
 )
 def test_the_correction_of_another_process(recorded: Timestamp, offset: float) -> None:
     """A moment that another process recorded in this boot tells how far it corrected the clock."""
-    machine = Timestamp(1_700_000_000.0, 800.0, "boot")
-    clock = ImdsClock(lambda: machine)
+    clock = ImdsClock(lambda: MACHINE)
     clock.follow(recorded)
-    assert clock() == Timestamp(machine.wall + offset, 800.0, "boot")
+    assert clock() == replace(MACHINE, wall=MACHINE.wall + offset)

@@ -46,8 +46,8 @@ def test_answers_are_not_cached(path: str) -> None:
 
 def test_a_page_is_rendered_once_a_second() -> None:
     """Many readers, and many changes, cost one page a second."""
-    seen = [BUSY, BLIND]
-    handlers = routes(lambda: seen.pop(0), "/metrics", lambda: NOW)
+    not_read_yet = [BUSY, BLIND]
+    handlers = routes(lambda: not_read_yet.pop(0), "/metrics", lambda: NOW)
     request = Request("GET", "/", {})
     assert handlers["/"](request) is handlers["/"](request)
-    assert seen == [BLIND]
+    assert not_read_yet == [BLIND], "the second request read no snapshot"

@@ -113,7 +113,7 @@ def test_each_document_is_shown_before_the_next_scenario(tmp_path: Path) -> None
         seen = [(incarnation(play.body()), play.simulator.playing) for _ in range(4)]
         assert [number for number, _ in seen] == [11, 12, 13, 14]
         assert [name for _, name in seen] == ["first", "first", "first", "live-migration"]
-        assert incarnation(play.body()) < 11
+        assert incarnation(play.body()) < 11, "a document of live-migration"
 
 
 def test_last_document_stays(tmp_path: Path) -> None:

@@ -13,6 +13,11 @@ from azure_scheduled_events_exporter.web.report.model import Sources
 from support.events.lives import SCHEDULED, START, STARTED, Watch, at
 
 
+def preparation(outcome: str | None, **more: Any) -> HookRun:
+    """Return a run of the command ``save`` for the event A that began at START."""
+    return HookRun("1", "save", "A", "Reboot", "prepare", START, outcome, **more)
+
+
 @pytest.mark.parametrize(
     ("outcome", "duration", "left", "said"),
     [
@@ -42,7 +47,7 @@ def test_what_a_script_did(
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(100), STARTED)
     watch.sees(at(101))
-    run = HookRun("1", "save", "A", "Reboot", "prepare", START, outcome, duration, left)
+    run = preparation(outcome, duration=duration, seconds_left=left)
     if outcome == "too_late" and duration is not None:
         run = replace(run, exit_status=0)
     written = markdown(report(Sources(watch.life, runs=(run,))), "")
@@ -56,8 +61,8 @@ def test_a_run_that_ended_before_not_before_but_after_the_start() -> None:
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(100), STARTED)
-    in_time = HookRun("1", "save", "A", "Reboot", "prepare", START, "ok", 50.0, 850.0)
-    late = replace(in_time, outcome="too_late", duration=126.0, seconds_left=774.0)
+    in_time = preparation("ok", duration=50.0, seconds_left=850.0)
+    late = preparation("too_late", duration=126.0, seconds_left=774.0)
     none_left = "| none: it had started |"
     assert none_left not in markdown(report(Sources(watch.life, runs=(in_time,))), "")
     assert none_left in markdown(report(Sources(watch.life, runs=(late,))), "")
@@ -75,7 +80,7 @@ def test_how_a_command_ended(end: dict[str, Any], said: str) -> None:
     """The summary and the timeline have the exit status or the signal of a command that failed."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    run = HookRun("1", "save", "A", "Reboot", "prepare", START, "failed", 1.0, 800.0, **end)
+    run = preparation("failed", duration=1.0, seconds_left=800.0, **end)
     written = markdown(report(Sources(watch.life, runs=(run,))), "")
     summary, _, rest = written.partition("## The event")
     assert said in summary
@@ -110,8 +115,7 @@ def test_repeated_preparations() -> None:
     """A failed preparation that was repeated is one row, and the same output is shown once."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    first = HookRun("1", "save", "A", "Reboot", "prepare", START, "failed", 1.0)
-    first = replace(first, output="no route", exit_status=3)
+    first = preparation("failed", duration=1.0, output="no route", exit_status=3)
     second = replace(first, run="2", started=START + 20)
     last = replace(
         first, run="3", started=START + 40, outcome="ok", output="saved", exit_status=None

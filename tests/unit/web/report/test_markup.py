@@ -63,7 +63,17 @@ def hostile(text: str) -> Sources:
     watch.sees(at(10), replace(STARTED, resources=("vm_0", text), description=text, source=text))
     life = replace(watch.life, approval=Approval(Approver.HOOK, at(5), who=text))
     life = replace(life, event=replace(life.event, event_type=text))
-    run = HookRun("1", text, "A", text, "prepare", START, "ok", 1.0, 5.0, output=f"{text}\n{text}")
+    run = HookRun(
+        run="1",
+        command=text,
+        event_id="A",
+        event_type=text,
+        phase="prepare",
+        started=START,
+        outcome="ok",
+        duration=1.0,
+        output=f"{text}\n{text}",
+    )
     asked = Asked(text, Approver.OPERATOR, START, text)
     return Sources(life, runs=(run,), asked=(asked,), others=(life,))
 

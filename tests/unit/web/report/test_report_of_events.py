@@ -127,11 +127,20 @@ def test_published_bodies(
 
 def prepared(life: Lifecycle, at: float) -> HookRun:
     """Return a run of a hook for an event; it takes 1.5 s and succeeds."""
-    run = HookRun("1", "drain.sh", life.event_id, life.event.event_type, "prepare", at)
     assert life.not_before is not None
-    left = life.not_before - at - 1.5
-    output = "draining 12 connections\n`done`"
-    return replace(run, outcome="ok", duration=1.5, seconds_left=left, output=output)
+    duration = 1.5
+    return HookRun(
+        run="1",
+        command="drain.sh",
+        event_id=life.event_id,
+        event_type=life.event.event_type,
+        phase="prepare",
+        started=at,
+        outcome="ok",
+        duration=duration,
+        seconds_left=life.not_before - (at + duration),
+        output="draining 12 connections\n`done`",
+    )
 
 
 def first_seen(vm: Machine) -> Lifecycle:
