@@ -30,6 +30,21 @@ from support.programs import Scrape, debian
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
+VM = Instance(
+    vm_name="vmss_0",
+    vm_id="d89dcaf9",
+    scale_set="vmss",
+    location="westeurope",
+    zone="1",
+    fault_domain="0",
+    resource_group="rg",
+    subscription_id="sub",
+    vm_size="Standard_B2ms",
+    priority="Spot",
+    host_name="vmss000000",
+)
+
+
 def full_life() -> Snapshot:
     """One event for every kind of figure: waiting, approved, started, ended, a peer's, of an
     unknown type.
@@ -62,20 +77,7 @@ def full_life() -> Snapshot:
         last_success=NOON + 91,
         failure="",
     )
-    identity = Instance(
-        vm_name="vmss_0",
-        vm_id="d89dcaf9",
-        scale_set="vmss",
-        location="westeurope",
-        zone="1",
-        fault_domain="0",
-        resource_group="rg",
-        subscription_id="sub",
-        vm_size="Standard_B2ms",
-        priority="Spot",
-        host_name="vmss000000",
-    )
-    return replace(snapshot, polls=polls, identity=identity, document_changes=4)
+    return replace(snapshot, polls=polls, identity=VM, document_changes=4)
 
 
 def without_process(text: str) -> str:
