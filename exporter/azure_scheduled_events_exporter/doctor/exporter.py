@@ -57,6 +57,8 @@ def examine(subject: Subject) -> Findings:
         return
     yield _version(state)
     yield _polls(state)
+    if state.get("up") and not state.get("vm_name"):
+        yield _nameless()
     yield _journal(config, state)
     yield _pushes(config, _PUSH_ACCEPTED.search(metrics))
 
@@ -156,6 +158,19 @@ def _polls(state: Mapping[str, Any]) -> Finding:
             " restart it."
         )
     return wrong("exporter-polls", f"The exporter's last poll failed: {failure}.", hint)
+
+
+def _nameless() -> Finding:
+    """Report that the exporter lacks the VM's name, which IMDS may tell to doctor's user alone."""
+    sentence = (
+        "The exporter does not know this VM's name, so it pushes and approves nothing, and no hook"
+        " prepares."
+    )
+    hint = (
+        "Its log says why. Give it the name as it appears in Resources (--instance.name), and"
+        " restart it."
+    )
+    return wrong("exporter-vm-name", sentence, hint)
 
 
 def _journal(config: Config, state: Mapping[str, Any]) -> Finding:

@@ -31,6 +31,7 @@ _CHECKS_BY_PAGE: Mapping[str, tuple[str, ...]] = {
         "imds-reachable",
         "scheduled-events",
         "exporter-polls",
+        "exporter-vm-name",
     ),
     "metadata-security-protocol.md": ("guest-proxy-agent",),
     "runbooks/AzureScheduledEventClockOff.md": ("clock",),

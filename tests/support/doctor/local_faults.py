@@ -188,6 +188,12 @@ LOCAL_FAULTS = (
         "metadata service above",
         beyond(lambda chain: _exporter(chain, endpoint=f"http://{NOBODY}")),
     ),
+    Fault(
+        "exporter alone is refused the name",
+        "exporter-vm-name",
+        "--instance.name",
+        beyond(lambda chain: _exporter(chain, endpoint=chain.serve(imds(name="")).url)),
+    ),
     Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
     Fault(
