@@ -85,10 +85,17 @@ def ends(peer: Peer, event_id: str) -> list[float]:
     """
     alerts = [cast("dict[str, Any]", alert) for alert in peer.alerts()]
     return [
-        datetime.fromisoformat(a["endsAt"]).timestamp()
-        for a in alerts
-        if a["labels"]["event_id"] == event_id
+        datetime.fromisoformat(alert["endsAt"]).timestamp()
+        for alert in alerts
+        if alert["labels"]["event_id"] == event_id
     ]
+
+
+def empty_posts(peer: Peer) -> int:
+    """Return how many posts had no alert: an exporter that has nothing to say asks in this way
+    whether Alertmanager answers.
+    """
+    return [body for _, _, body in peer.requests].count(b"[]")
 
 
 def test_times() -> None:
@@ -120,18 +127,13 @@ def test_without_imds() -> None:
         worker.wake()
         eventually(lambda: ends(peer, "FIRST"), "the alert")
         vm.sees = False
-
-        def empty_posts() -> int:
-            return [body for _, _, body in peer.requests].count(b"[]")
-
-        # The second time is later than a resolve would be due, if the first had begun one.
-        for number, passed in enumerate((400.0, 800.0), 1):
-            vm.passed = passed
-            worker.wake()
-            eventually(
-                lambda number=number: empty_posts() == number,  # type: ignore[misc]
-                "an empty post, which shows that Alertmanager answers",
-            )
+        vm.passed = 400.0
+        worker.wake()
+        eventually(lambda: empty_posts(peer) == 1, "a post without the alert")
+        # By now, a resolve would be due, if the first post without the alert had begun one.
+        vm.passed = 800.0
+        worker.wake()
+        eventually(lambda: empty_posts(peer) == 2, "another one")
         assert len(ends(peer, "FIRST")) == 1, "neither posted again nor ended"
         vm.sees = True
         worker.wake()
@@ -151,15 +153,10 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
         Peer() as well,
         Simulator(scenario) as simulator,
     ):
-        urls = ",".join([f"http://127.0.0.1:{hanging.getsockname()[1]}", refusing.url, well.url])
-        flags = (
-            "--alertmanager.url",
-            urls,
-            "--poll.interval",
-            "200ms",
-            "--journal.path",
-            str(tmp_path / "journal"),
-        )
+        _, port = hanging.getsockname()
+        urls = ",".join([f"http://127.0.0.1:{port}", refusing.url, well.url])
+        journal = str(tmp_path / "journal")
+        flags = ("--alertmanager.url", urls, "--poll.interval", "200ms", "--journal.path", journal)
         with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
             eventually(well.alerts, "the alert has come")
             rejected = {"outcome": "rejected"}

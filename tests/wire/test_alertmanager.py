@@ -27,11 +27,11 @@ ALERT = posted(
 
 def post(url: str, file: str | None = None, timeout: float = 10) -> tuple[PushOutcome, str]:
     """Post one alert; return the outcome, and why it was not accepted."""
-    return sent(AlertmanagerClient(url, file, timeout))
+    return post_through(AlertmanagerClient(url, file, timeout))
 
 
-def sent(client: AlertmanagerClient) -> tuple[PushOutcome, str]:
-    """Post one alert through ``client``."""
+def post_through(client: AlertmanagerClient) -> tuple[PushOutcome, str]:
+    """Post one alert through ``client``; return as ``post`` does."""
     try:
         client.post([ALERT])
     except AlertmanagerError as error:
@@ -181,13 +181,13 @@ def test_credentials(tmp_path: Path) -> None:
         client = AlertmanagerClient(peer.url, str(config))
         for secret in ("first", "second"):
             token.write_text(secret)
-            sent(client)
+            post_through(client)
             assert authorization(peer) == f"Bearer {secret}"
         config.write_text("basic_auth: {username: me, password: sesame}\n")
-        sent(client)
+        post_through(client)
         assert authorization(peer) == ME_AND_SESAME
         config.unlink()
-        assert sent(client) == (PushOutcome.ACCEPTED, ""), "with what the file had"
+        assert post_through(client) == (PushOutcome.ACCEPTED, ""), "with what the file had"
         assert authorization(peer) == ME_AND_SESAME
         assert "cannot be read" in client.config_error
         _, reason = post(peer.url, str(config))
@@ -198,6 +198,6 @@ def test_password_in_the_address() -> None:
     """A user in the address authenticates, and is not shown."""
     with Peer() as peer:
         client = AlertmanagerClient(peer.url.replace("//", "//me:sesame@"), None)
-        sent(client)
+        post_through(client)
         assert authorization(peer) == ME_AND_SESAME
         assert client.shown == peer.url

@@ -3,6 +3,8 @@
 import logging
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.exporter import examine
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.polling.liveness import HANGING_SECONDS
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.service.routes import routes
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
@@ -24,6 +27,9 @@ from support.programs import eventually
 from support.servers.http_peer import Peer
 from support.servers.serving import Running, serving
 
+TIME_LIMIT = 10.0
+"""Seconds that a poll may take by default; it hangs if it is HANGING_SECONDS later than that."""
+
 
 def posts(team: Peer) -> int:
     """Return how many times an alert was posted; a post without one is an empty list."""
@@ -31,7 +37,9 @@ def posts(team: Peer) -> int:
 
 
 def doctor_says(config: Config, url: str) -> dict[str, str]:
-    """Return what ``doctor`` advises about the exporter at ``url``, and whether it is one."""
+    """Return what ``doctor`` finds at ``url``: as ``served``, whether an exporter is there, and as
+    ``exporter-polls``, what it advises about its polls.
+    """
     findings = {
         finding.check: finding for finding in examine(Subject(config, {}, Api("--exporter", url)))
     }
@@ -55,45 +63,59 @@ def assert_says_that_a_poll_hangs(running: Running, config: Config, exporter: Ex
     assert "the poll loop hangs" in status_line(exporter.poller.latest())
 
 
-def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def gate() -> Iterator[HeldPolls]:
+    """An IMDS with an event of the VM vmss_0, whose polls a test can hold."""
+    vm = VirtualMachine("vmss_0")
+    with (
+        Simulator(Scenario("quiet", "Nothing happens.", (vm,), ())) as imds,
+        HeldPolls(imds.url) as held,
+    ):
+        imds.set_document([event("A")])
+        yield held
+
+
+@contextmanager
+def started(config: Config, clock: MachineClock) -> Iterator[tuple[Exporter, Running]]:
+    """Run an exporter in this process by ``clock``; yield it with its HTTP server."""
+    exporter = Exporter(config, logging.getLogger("tests.health"), clock, RateLimiter(1000))
+    exporter.start()
+    try:
+        with serving(routes(exporter.poller.latest, "/metrics", time.time)) as running:
+            yield exporter, running
+    finally:
+        exporter.stop()
+
+
+def test_a_poll_that_hangs(
+    gate: HeldPolls, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A poll that never ends makes an exporter unhealthy, and ``up`` is 0 until it ends.
 
     A slow poll does none of this.
     """
     caplog.set_level(logging.INFO)
     clock = MachineClock()
-    vm = VirtualMachine("vmss_0")
-    with (
-        Simulator(Scenario("quiet", "Nothing happens.", (vm,), ())) as imds,
-        HeldPolls(imds.url) as gate,
-        Peer(body=b"[]") as team,
-    ):
-        imds.set_document([event("A")])
-        flags = {"imds.endpoint": gate.url, "instance.name": vm.name, "journal.path": str(tmp_path)}
-        flags["alertmanager.url"] = team.url
+    with Peer(body=b"[]") as team:
+        flags = {
+            "imds.endpoint": gate.url,
+            "instance.name": "vmss_0",
+            "journal.path": str(tmp_path),
+            "alertmanager.url": team.url,
+        }
         config = resolve(flags, {})
-        exporter = Exporter(config, logging.getLogger("tests.health"), clock, RateLimiter(1000))
-        exporter.start()
-        try:
-            with serving(routes(exporter.poller.latest, "/metrics", time.time)) as running:
-                eventually(lambda: is_up(running), "a first answer")
-                eventually(lambda: posts(team) == 1, "the alert")
-                assert running.get("/-/healthy")[:2] == (200, b"alive\n")
-                with gate.held():
-                    # A poll has a time limit of 10 s, and hangs if it is 30 s later than that.
-                    slow = 35
-                    hanging = 82
-                    clock.wall += slow
-                    assert running.get("/-/healthy")[0] == 200
-                    assert is_up(running)
-                    clock.wall += hanging - slow
-                    eventually(lambda: running.get("/-/healthy")[0] == 503, "a poll that hangs")
-                    assert_says_that_a_poll_hangs(running, config, exporter)
-                    eventually(
-                        lambda: "the poll loop hangs" in caplog.messages, "a line in the log"
-                    )
-                eventually(lambda: is_up(running), "a poll that ends")
+        with started(config, clock) as (exporter, running):
+            eventually(lambda: is_up(running), "a first answer")
+            eventually(lambda: posts(team) == 1, "the alert")
+            assert running.get("/-/healthy")[:2] == (200, b"alive\n")
+            with gate.held():
+                clock.wall += TIME_LIMIT + HANGING_SECONDS - 5  # the poll is slow
                 assert running.get("/-/healthy")[0] == 200
-                eventually(lambda: "the poll loop goes on" in caplog.messages, "its end in the log")
-        finally:
-            exporter.stop()
+                assert is_up(running)
+                clock.wall += HANGING_SECONDS
+                eventually(lambda: running.get("/-/healthy")[0] == 503, "a poll that hangs")
+                assert_says_that_a_poll_hangs(running, config, exporter)
+                eventually(lambda: "the poll loop hangs" in caplog.messages, "a line in the log")
+            eventually(lambda: is_up(running), "a poll that ends")
+            assert running.get("/-/healthy")[0] == 200
+            eventually(lambda: "the poll loop goes on" in caplog.messages, "its end in the log")

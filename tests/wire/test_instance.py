@@ -38,20 +38,30 @@ Start = Callable[..., Exporter]
 
 
 class Service(Peer):
-    """An IMDS whose answers about the VM are set by hand; its document names one VM per event."""
+    """An IMDS whose answers about the VM are set by hand; its document names one VM per event.
+
+    Attributes:
+        instance: the body of the answer about the VM; None for a 404.
+        versions: the api-versions of this answer that are known.
+        refusal: the whole answer to another version.
+        hang: whether it never answers about the VM.
+        asked: how often it was asked about the VM, in a version that is known.
+        resources: the VMs that its document names.
+        may_poll: is cleared to hold the answers to polls.
+        polled: is set once a poll has come.
+        polled_unnamed: whether a poll came before the answer about the VM, while polls were held.
+    """
 
     def __init__(self) -> None:
-        self.instance: bytes | None = None  # None: 404
-        # The whole answer to a version that is not known.
+        self.instance: bytes | None = None
+        self.versions: tuple[str, ...] = ("2021-02-01",)
         self.refusal = answer(b"", "404 Not Found")
-        self.versions: tuple[str, ...] = ("2021-02-01",)  # those that are known
         self.hang = False
-        self.asked = 0  # how often it was asked about the VM
+        self.asked = 0
         self.resources = ["vm"]
         self.may_poll = threading.Event()
         self.may_poll.set()
         self.polled = threading.Event()
-        # Whether a poll came before the answer about the VM, while polls were held.
         self.polled_unnamed = False
         super().__init__(lambda connection, request: connection.sendall(self._answer(request)))
 
@@ -68,6 +78,7 @@ class Service(Peer):
         if self.hang:
             self.ending.wait()
         if not self.may_poll.is_set():
+            # An exporter that does not wait for this answer polls in the meantime.
             self.polled_unnamed |= self.polled.wait(0.3)
         return answer(b"", "404 Not Found") if self.instance is None else answer(self.instance)
 
@@ -98,7 +109,7 @@ def service() -> Iterator[Service]:
     running.end()
 
 
-def once(exporter: Exporter, metric: str, **labels: str) -> Scrape:
+def first_scrape_with(exporter: Exporter, metric: str, **labels: str) -> Scrape:
     """Return the first scrape that has a series of ``metric`` with ``labels``."""
 
     def look(scrape: Scrape) -> Scrape | None:
@@ -133,7 +144,7 @@ def test_unknown_version_of_the_metadata(
     service.versions = ("2017-08-01",)
     service.refusal = http_case(f"version-unknown-{refusal}")
     exporter = start_exporter(service.url)
-    once(exporter, "instance_info", vm_name="vm_0")
+    first_scrape_with(exporter, "instance_info", vm_name="vm_0")
 
 
 def test_no_version_of_the_metadata_is_known(service: Service, start_exporter: Start) -> None:
@@ -155,7 +166,7 @@ def test_name_of_the_host(service: Service, start_exporter: Start) -> None:
     exporter = start_exporter(service.url, "--instance.name", "vm000000")
     line = exporter.wait_for_line(f".*{MISNAMED}.*")[0]
     assert "instance_name=vm000000 name_in_imds=vm_0" in line
-    once(exporter, "instance_info", location="westeurope")
+    first_scrape_with(exporter, "instance_info", location="westeurope")
     page = fetch(exporter.url).body.decode()
     assert "--instance.name is not the name of this VM in IMDS" in page
 
@@ -173,7 +184,7 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     # A poll waits a second for the name, which may be too short on a busy machine.
     exporter.wait_for_line("this VM's name is known")
     service.may_poll.set()
-    scrape = once(exporter, "event_info")
+    scrape = first_scrape_with(exporter, "event_info")
     assert not service.polled_unnamed
     assert scrape.series("instance_info") == [(labels_of(body), 1)]
     host = json.loads(body.read_bytes())["compute"]["osProfile"]["computerName"]
@@ -192,13 +203,13 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     it does.
     """
     exporter = start_exporter(service.url, "--poll.interval", "250ms")
-    scrape = once(exporter, "event_info")
+    scrape = first_scrape_with(exporter, "event_info")
     assert scopes(scrape) == {"vm": "unknown"}
     assert scrape.series("instance_info") == []
     service.instance = b'{"compute": {"name": ""}}'  # an answer, but no name
     eventually(lambda: service.asked >= 2, "another try")
     service.instance = b'{"compute": {"name": "vm", "location": "westeurope"}}'
-    scrape = once(exporter, "instance_info")
+    scrape = first_scrape_with(exporter, "instance_info")
     assert [labels["location"] for labels, _ in scrape.series("instance_info", vm_name="vm")] == [
         "westeurope"
     ]
@@ -218,7 +229,7 @@ def test_flag_wins(service: Service, start_exporter: Start) -> None:
     service.instance = TEAMCITY.read_bytes()
     service.resources = ["chosen", "examplevmname"]
     exporter = start_exporter(service.url, "--instance.name", "chosen", "--poll.interval", "250ms")
-    scrape = once(exporter, "instance_info", location="westus")
+    scrape = first_scrape_with(exporter, "instance_info", location="westus")
     assert scrape.series("instance_info") == [({**labels_of(TEAMCITY), "vm_name": "chosen"}, 1)]
     assert scopes(scrape) == {"chosen": "self", "examplevmname": "peer"}
 
@@ -227,7 +238,7 @@ def test_polling_does_not_wait_for_the_name(service: Service, start_exporter: St
     """An IMDS that hangs when asked about the VM keeps no event from being seen."""
     service.hang = True
     exporter = start_exporter(service.url)
-    scrape = once(exporter, "event_info")
+    scrape = first_scrape_with(exporter, "event_info")
     assert scopes(scrape) == {"vm": "unknown"}
     exporter.shows("the end of the poll", lambda now: now.value("up") == 1)
     assert exporter.terminate() == 0

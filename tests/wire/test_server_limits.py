@@ -68,8 +68,8 @@ def test_never_reads(last: tuple[str, ...]) -> None:
         assert len(read_all(client)) < len(HUGE)
 
 
-def waiting(running: Running, stack: ExitStack, number: int) -> list[socket.socket]:
-    """Open connections one after another; each is known to the server when the next begins."""
+def connect_one_by_one(running: Running, stack: ExitStack, number: int) -> list[socket.socket]:
+    """Open connections that ``stack`` closes; each is known to the server when the next begins."""
     clients = []
     for _ in range(number):
         before = set(running.server.connections)
@@ -88,7 +88,7 @@ def test_the_longest_idle_makes_room() -> None:
         eventually(
             lambda: any(one.is_busy for one in running.server.connections), "the answer to begin"
         )
-        first, second, third = waiting(running, stack, 3)
+        first, second, third = connect_one_by_one(running, stack, 3)
         first.sendall(request())
         assert read_answer(first) == PAGE
         assert running.get()[0] == 200

@@ -50,8 +50,8 @@ def control(url: str, path: str, body: object = None) -> Any:
     return json.loads(text)
 
 
-def raw(simulator: Simulator) -> socket.socket:
-    """Send a request over a bare socket and return it."""
+def request_over_socket(simulator: Simulator) -> socket.socket:
+    """Send a poll over a bare socket; return the socket, at which the answer comes."""
     where = urlsplit(simulator.url)
     opened = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE)
     opened.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: imds\r\nMetadata: true\r\n\r\n".encode())
@@ -133,17 +133,19 @@ def test_scenario_runs_and_is_recorded() -> None:
     """A scenario plays by itself in compressed real time, is reported as it happens, and recorded
     with its times.
     """
-    told: list[Happening] = []
-    with Simulator("live-migration", speed=5000, seed=7) as running:
-        running.report(told.append)
+    reported: list[Happening] = []
+    speed = 5000
+    with Simulator("live-migration", speed=speed, seed=7) as running:
+        running.report(reported.append)
         began = running.now()
-        wait_for(lambda: len(told) == 3)
-        assert tuple(told) == running.record
-        assert [each.what for each in told] == [What.ANNOUNCED, What.STARTED, What.COMPLETED]
-        announced, started, completed = (each.at for each in told)
-        # 900 s of notice, and 600 s in which it is Started, at the speed 5000.
-        assert started - announced == pytest.approx(0.18, abs=0.001)
-        assert completed - started == pytest.approx(0.12, abs=0.001)
+        wait_for(lambda: len(reported) == 3)
+        assert tuple(reported) == running.record
+        assert [each.what for each in reported] == [What.ANNOUNCED, What.STARTED, What.COMPLETED]
+        announced, started, completed = (each.at for each in reported)
+        notice_seconds = 900
+        started_seconds = 600
+        assert started - announced == pytest.approx(notice_seconds / speed, abs=0.001)
+        assert completed - started == pytest.approx(started_seconds / speed, abs=0.001)
         assert began - 1 < announced < began + 1
         assert json.loads(ask(running.url)[1]) == {"DocumentIncarnation": 4, "Events": []}
 
@@ -167,7 +169,7 @@ def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
 def test_reset_connection(simulator: Simulator) -> None:
     """A reset connection ends with RST and not with an orderly end."""
     simulator.inject("reset")
-    with raw(simulator) as opened, pytest.raises(ConnectionResetError):
+    with request_over_socket(simulator) as opened, pytest.raises(ConnectionResetError):
         opened.recv(1)
 
 
@@ -186,10 +188,11 @@ def test_bodies_that_are_sent_badly(simulator: Simulator) -> None:
     assert json.loads(body) == json.loads(BODY)
 
     simulator.inject("slow-drip")
-    with raw(simulator) as opened:
+    with request_over_socket(simulator) as opened:
         pieces = [opened.recv(100) for _ in range(4)]
         assert b"".join(pieces).startswith(b"HTTP")
-        assert all(len(piece) < 10 for piece in pieces)  # a busy reader finds more than one byte
+        # Bytes come one by one, but a busy reader finds several.
+        assert all(len(piece) < 10 for piece in pieces)
 
 
 def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) -> None:
@@ -197,7 +200,7 @@ def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) ->
     the client.
     """
     simulator.inject("timeout")
-    with raw(simulator) as opened:
+    with request_over_socket(simulator) as opened:
         wait_for(lambda: len(simulator.requests) == 1)
         opened.settimeout(0.3)
         with pytest.raises(TimeoutError):

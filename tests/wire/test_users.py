@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -37,49 +37,67 @@ def _guarded(tmp_path: Path) -> Guarded:
     return guarded
 
 
-def test_password(guarded: Guarded) -> None:
-    """The right password gets the page; none, a wrong one and an unknown user get the same 401, on
-    every path.
-    """
+@pytest.fixture
+def running(guarded: Guarded) -> Iterator[Running]:
+    """A server for alice with the password secret, and bob with the password hidden."""
     with guarded(
         f"basic_auth_users: {{alice: {hashed(b'secret')}, bob: {hashed(b'hidden', 5)}}}"
-    ) as running:
-        for user, password in (("alice", "secret"), ("bob", "hidden")):
-            for _ in range(2):  # checked, and remembered
-                assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
-        wrong = (
-            ("alice", "hidden"),
-            ("bob", "secret"),
-            ("carol", "secret"),
-            ("", ""),
-            ("alice", ""),
-        )
-        refusals = [running.get(Authorization=basic(*pair)) for pair in wrong for _ in range(2)]
-        refusals += [
-            running.get(path) for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics")
-        ]
-        malformed = (
-            "Bearer abc",
-            "Basic",
-            "Basic !",
-            "Basic YWxpY2U",
-            "Basic YWxpY2U=",
-            "Basic " + "a" * 1001,
-        )
-        refusals += [
-            running.get(method="POST"),
-            *(running.get(Authorization=each) for each in malformed),
-        ]
-        for code, body, headers in refusals:
-            assert (code, body, headers["www-authenticate"]) == (
-                401,
-                b"user name and password required\n",
-                REALM,
-            )
-        # /-/healthy needs no password; it is not served in this test, so the answer is 404.
-        assert running.get("/%2D/healthy")[0] == 404
-        assert running.get("/nowhere", Authorization=basic("alice", "secret"))[0] == 404
-        assert [record for record in running.records if record.levelno > logging.INFO] == []
+    ) as server:
+        yield server
+
+
+def assert_refused(answer: tuple[int, bytes, Mapping[str, str]]) -> None:
+    """Check the one answer that everybody gets without a right password."""
+    code, body, headers = answer
+    assert (code, body) == (401, b"user name and password required\n")
+    assert headers["www-authenticate"] == REALM
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("bob", "hidden")])
+def test_right_password(user: str, password: str, running: Running) -> None:
+    """The right password gets the page, and 404 at a path where nothing is."""
+    for _ in range(2):  # checked, and remembered
+        assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
+    assert running.get("/nowhere", Authorization=basic(user, password))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [("alice", "hidden"), ("bob", "secret"), ("carol", "secret"), ("", ""), ("alice", "")],
+)
+def test_wrong_password(user: str, password: str, running: Running) -> None:
+    """A wrong password and an unknown user are refused, also the second time, without a word in the
+    log.
+    """
+    for _ in range(2):
+        assert_refused(running.get(Authorization=basic(user, password)))
+    assert [record for record in running.records if record.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        pytest.param("Bearer abc", id="another scheme"),
+        pytest.param("Basic", id="nothing"),
+        pytest.param("Basic !", id="not base64"),
+        pytest.param("Basic YWxpY2U", id="cut base64"),
+        pytest.param("Basic YWxpY2U=", id="no colon"),
+        pytest.param("Basic " + "a" * 1001, id="too long"),
+    ],
+)
+def test_malformed_credentials(authorization: str, running: Running) -> None:
+    """A header that holds no user and password is refused like a wrong password."""
+    assert_refused(running.get(Authorization=authorization))
+
+
+def test_every_path_but_one_needs_a_password(running: Running) -> None:
+    """Without a password, every path and method is refused. Only /-/healthy needs none: as nothing
+    is served there in this test, the answer is 404.
+    """
+    for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics"):
+        assert_refused(running.get(path))
+    assert_refused(running.get(method="POST"))
+    assert running.get("/%2D/healthy")[0] == 404
 
 
 @pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
@@ -119,6 +137,29 @@ def test_parts_are_not_confused(guarded: Guarded) -> None:
         assert running.get(Authorization=basic("alice", "x"))[0] == 401
 
 
+@contextmanager
+def guessing(running: Running) -> Iterator[set[int]]:
+    """Guess alice's password in twenty threads; yield the set of all statuses that come back."""
+    end = threading.Event()
+    codes: set[int] = set()
+
+    def guess(number: int) -> None:
+        tries = 0
+        while not end.is_set():
+            tries += 1
+            codes.add(running.get(Authorization=basic("alice", f"{number}-{tries}"))[0])
+
+    threads = 20
+    with ThreadPoolExecutor(threads) as pool:
+        guesses = [pool.submit(guess, number) for number in range(threads)]
+        try:
+            yield codes
+        finally:
+            end.set()
+        for each in guesses:
+            each.result()  # raises what the thread has raised
+
+
 def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
     """Guesses of one address get 401 or 429; a verified scraper and another address read
     meanwhile.
@@ -127,37 +168,15 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
         f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}"
     ) as running:
         alice = basic("alice", "secret")
-        end = threading.Event()
-        codes: set[int] = set()
         assert running.get(Authorization=alice)[0] == 200
-
-        def guess(number: int) -> None:
-            tries = 0
-            while not end.is_set():
-                tries += 1
-                codes.add(running.get(Authorization=basic("alice", f"{number}-{tries}"))[0])
-
-        with ThreadPoolExecutor(20) as pool:
-            guesses = [pool.submit(guess, number) for number in range(20)]
-            try:
-                eventually(lambda: codes == {401, 429}, "guesses are refused without a check")
-                for _ in range(5):
-                    assert running.get(Authorization=alice)[0] == 200
-                with running.connect(source="127.0.0.2") as client:
-                    client.sendall(
-                        request(
-                            "/metrics",
-                            "GET",
-                            "1.1",
-                            f"Authorization: {basic('bob', 'hidden')}",
-                            "Connection: close",
-                        )
-                    )
-                    assert status(client.recv(65536)) == 200
-            finally:
-                end.set()
-            for each in guesses:
-                each.result()
+        with guessing(running) as codes:
+            eventually(lambda: codes == {401, 429}, "guesses are refused without a check")
+            for _ in range(5):
+                assert running.get(Authorization=alice)[0] == 200
+            with running.connect(source="127.0.0.2") as client:
+                bob = f"Authorization: {basic('bob', 'hidden')}"
+                client.sendall(request("/metrics", "GET", "1.1", bob, "Connection: close"))
+                assert status(client.recv(65536)) == 200
 
 
 def test_many_scrapers_with_one_password(guarded: Guarded) -> None:

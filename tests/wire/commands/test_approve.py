@@ -214,17 +214,25 @@ def test_nothing_is_sent(
     assert not approved(simulator)
 
 
-def test_usage(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+NO_SELECTION = "approve: give EventIds, or --all-mine"
+NOT_SHARED = "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
+
+
+@pytest.mark.parametrize(
+    ("selection", "journal", "complaint"),
+    [
+        pytest.param((), "state", NO_SELECTION, id="neither"),
+        pytest.param(("id", "--all-mine"), "state", NO_SELECTION, id="both"),
+        pytest.param(("id",), "memory", NOT_SHARED, id="no shared journal"),
+    ],
+)
+def test_usage(
+    selection: tuple[str, ...], journal: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A command that makes no sense is refused before IMDS is asked."""
-    both = "approve: give EventIds, or --all-mine"
-    shared = "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
-    for arguments, complaint in (
-        (("--journal.path", str(state)), both),
-        (("id", "--all-mine", "--journal.path", str(state)), both),
-        (("id", "--journal.path", "memory"), shared),
-    ):
-        assert main(("approve", "--imds.endpoint", "http://127.0.0.1:9", *arguments)) == 2
-        assert capsys.readouterr().err == f"{PROGRAM}: {complaint}\n"
+    flags = ("--imds.endpoint", "http://127.0.0.1:9", "--journal.path", journal)
+    assert main(("approve", *selection, *flags)) == 2
+    assert capsys.readouterr().err == f"{PROGRAM}: {complaint}\n"
 
 
 def test_already_begun(state: Path, start_exporter: Callable[..., Exporter]) -> None:
@@ -246,32 +254,29 @@ def test_already_begun(state: Path, start_exporter: Callable[..., Exporter]) -> 
         ]
 
 
+COMMAND_AS_NOBODY = f"""
+import encodings.ascii, encodings.idna, encodings.latin_1, os, sys
+from azure_scheduled_events_exporter.commands import cli, events
+from azure_scheduled_events_exporter.commands.approve import command
+from azure_scheduled_events_exporter.tracing import otlp
+os.setgroups([])
+os.setgid({NOBODY})
+os.setuid({NOBODY})
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""Becomes the user nobody after it has imported everything, since not every folder on the way to
+the command and its modules is open to all.
+"""
+
+
 def test_needs_write_access(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A user who cannot write the journal approves nothing, and gets the reason."""
-    if os.geteuid() != 0:
-        pytest.fail("this test needs root, to be somebody else for a moment")
+    assert os.geteuid() == 0, "this test needs root, to be somebody else for a moment"
     state = tmp_path_factory.mktemp("owned") / "state"
     state.mkdir(mode=0o700)
-    # An interpreter that has become somebody else after it has imported everything, since not every
-    # folder on the way to the command and its modules is open to all.
-    code = (
-        "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; from"
-        " azure_scheduled_events_exporter.commands import cli, events; from"
-        " azure_scheduled_events_exporter.commands.approve import command; from"
-        " azure_scheduled_events_exporter.tracing import otlp; os.setgroups([]);"
-        f" os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
-    )
-    arguments = (
-        "approve",
-        "--imds.endpoint",
-        simulator.url,
-        "--journal.path",
-        str(state),
-        "--all-mine",
-        "--yes",
-    )
+    flags = ("--imds.endpoint", simulator.url, "--journal.path", str(state))
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-c", COMMAND_AS_NOBODY, "approve", *flags, "--all-mine", "--yes"],
         check=False,
         capture_output=True,
         text=True,

@@ -23,6 +23,7 @@ from support.servers.http_peer import Peer
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
 LATER = "Mon, 11 Apr 2072 23:26:58 GMT"
+"""An hour after the NotBefore of an event without another one."""
 
 
 @pytest.fixture
@@ -110,16 +111,15 @@ def test_every_transition(
     )
     simulator.set_document([event("OLD")])
     eventually(lambda: len(follower.printed) == 5, "the end")
-    lines = follower.printed
-    assert [line["seq"] for line in lines] == [2, 3, 4, 5, 6], "1 is the old event's"
-    last = lines[-1]
-    assert last["transition"] == last["outcome"] == "completed"
-    assert last["scope"] == "self"
-    assert last["resources"] == ["vmss_0"]
-    assert last["approved_by"] == "external"
-    assert lines[0]["not_before"] == "2072-04-11T22:26:58Z"
-    assert lines[1]["not_before"] == "2072-04-11T23:26:58Z"
-    assert lines[0]["outcome"] is None
+    assert [line["seq"] for line in follower.printed] == [2, 3, 4, 5, 6], "1 is the old event's"
+    detected, rescheduled, _approved, _started, completed = follower.printed
+    assert detected["outcome"] is None
+    assert detected["not_before"] == "2072-04-11T22:26:58Z"
+    assert rescheduled["not_before"] == "2072-04-11T23:26:58Z"
+    assert completed["transition"] == completed["outcome"] == "completed"
+    assert completed["scope"] == "self"
+    assert completed["resources"] == ["vmss_0"]
+    assert completed["approved_by"] == "external"
 
 
 def test_mine_before_the_name(

@@ -35,32 +35,45 @@ def knows(serve: Serve, *versions: str, refusal: bytes = NOT_FOUND) -> Peer:
     """Start an IMDS that answers these versions only."""
 
     def talk(connection: socket.socket, request: bytes) -> None:
-        asked = request.split()[1].decode().partition("?api-version=")[2]
-        connection.sendall(answer() if asked in versions else refusal)
+        connection.sendall(answer() if version_of(request) in versions else refusal)
 
     return serve(talk)
 
 
-def asked(peer: Peer) -> list[str]:
-    """Return the versions that were asked for."""
-    return [request.split()[1].decode().partition("?api-version=")[2] for request in peer.requests]
+def version_of(request: bytes) -> str:
+    """Return the api-version of a request."""
+    _method, path, *_ = request.decode().split()
+    return path.partition("?api-version=")[2]
+
+
+def versions_asked(peer: Peer) -> list[str]:
+    """Return the api-version of each request, in their order."""
+    return [version_of(request) for request in peer.requests]
 
 
 @pytest.mark.parametrize(
     ("versions", "refusal", "found"),
     [
-        (("2020-07-01",), NOT_FOUND, "2020-07-01"),
-        # Of the versions that the refusal offers, IMDS knows none for this path.
-        (("2020-07-01",), bad_request("2021-02-01", "2020-09-01", "2019-01-01"), "2020-07-01"),
-        (("2020-07-01", "2024-07-09"), NOT_FOUND, "2024-07-09"),
-        # It offers one that is newer than those that are documented today.
-        (
+        pytest.param(("2020-07-01",), NOT_FOUND, "2020-07-01", id="knows the older"),
+        pytest.param(("2020-07-01", "2024-07-09"), NOT_FOUND, "2024-07-09", id="knows both"),
+        pytest.param(
+            ("2020-07-01",),
+            bad_request("2021-02-01", "2020-09-01", "2019-01-01"),
+            "2020-07-01",
+            id="offers versions that it does not know for this path",
+        ),
+        pytest.param(
             ("2020-07-01", "2024-07-09", "2027-01-15"),
             bad_request("2024-07-09", "2027-01-15"),
             "2027-01-15",
+            id="offers one that is newer than those that are documented today",
         ),
-        # What it offers are no versions.
-        (("2020-07-01",), bad_request("latest", "../x"), "2020-07-01"),
+        pytest.param(
+            ("2020-07-01",),
+            bad_request("latest", "../x"),
+            "2020-07-01",
+            id="offers what is no version",
+        ),
     ],
 )
 def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serve) -> None:
@@ -68,18 +81,18 @@ def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serv
     peer = knows(serve, *versions, refusal=refusal)
     client = client_of(peer.url, "auto")
     assert client.scheduled_events(LONG) == BODY
-    assert asked(peer)[-1] == found
+    assert versions_asked(peer)[-1] == found
     tries = len(peer.requests)
     client.approve(["an-id"], LONG)
     assert client.scheduled_events(LONG) == BODY
-    assert asked(peer)[tries:] == [found, found]
+    assert versions_asked(peer)[tries:] == [found, found]
 
 
 def test_auto_where_no_version_matters(serve: Serve) -> None:
     """A stand-in that answers everything is asked with the newest version that is documented."""
     peer = serve(always(answer()))
     assert client_of(peer.url, "auto").scheduled_events(LONG) == BODY
-    assert asked(peer)[-1] == "2024-07-09"
+    assert versions_asked(peer)[-1] == "2024-07-09"
 
 
 def test_auto_while_the_service_moves(serve: Serve) -> None:
@@ -93,7 +106,7 @@ def test_auto_while_the_service_moves(serve: Serve) -> None:
     assert "answered 404" in str(failure(client))
     refuses.clear()
     assert client.scheduled_events(LONG) == BODY
-    assert asked(peer)[-1] == "2024-07-09"
+    assert versions_asked(peer)[-1] == "2024-07-09"
 
 
 @pytest.mark.parametrize("version", ["2024-07-09", "2017-12-01"])
@@ -101,15 +114,14 @@ def test_a_version_that_is_set(version: str, serve: Serve) -> None:
     """Any version may be set, and only this one is asked."""
     peer = knows(serve, version)
     assert client_of(peer.url, version).scheduled_events(LONG) == BODY
-    assert asked(peer) == [version]
+    assert versions_asked(peer) == [version]
 
 
 @pytest.mark.parametrize("status", ["400", "404"])
 def test_unknown_version(status: str, serve: Serve) -> None:
     """A refused version is named with the flag, and with the versions that this IMDS offers."""
-    message = str(
-        failure(client_of(serve(always(http_case(f"version-unknown-{status}"))).url, "2024-07-09"))
-    )
+    peer = serve(always(http_case(f"version-unknown-{status}")))
+    message = str(failure(client_of(peer.url, "2024-07-09")))
     assert f"answered {status}: " in message
     assert FLAG in message
     assert "2024-07-09" in message

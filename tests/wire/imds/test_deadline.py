@@ -29,24 +29,16 @@ class TestDeadline:
     @pytest.mark.parametrize("dripped", ["head", "body", "chunks"])
     def test_dripping_server(self, dripped: str, serve: Serve) -> None:
         """A server that sends a byte now and then cannot hold a poll beyond its time limit."""
+        over = threading.Event()
 
         def talk(connection: socket.socket, _: bytes) -> None:
-            whole = answer(bytes(100))
-            dripping = 0
-            if dripped == "body":
-                dripping = len(whole) - 100
-            if dripped == "chunks":
-                whole = (
-                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 100
-                )
-                dripping = whole.index(b"1\r\n \r\n")
-            connection.sendall(whole[:dripping])
-            for byte in whole[dripping:]:
+            at_once, dripping = self._parts(dripped)
+            connection.sendall(at_once)
+            for byte in dripping:
                 connection.sendall(bytes((byte,)))
                 if over.wait(0.1):
                     return
 
-        over = threading.Event()
         peer = serve(talk)
         began = time.monotonic()
         error = failure(client_of(peer.url), SHORT)
@@ -55,6 +47,18 @@ class TestDeadline:
         assert error.outcome is Outcome.TIMEOUT
         assert str(error) == f"no whole answer from {peer.url} within 0.5 s"
         assert SHORT <= took < SHORT + SLACK
+
+    @staticmethod
+    def _parts(dripped: str) -> tuple[bytes, bytes]:
+        """Return what a server sends at once, and what it sends byte by byte."""
+        body = bytes(100)
+        head = answer(body).removesuffix(body)
+        if dripped == "head":
+            return b"", head + body
+        if dripped == "body":
+            return head, body
+        chunk = b"1\r\n \r\n"
+        return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk * 100
 
     def test_no_connection(self, start_exporter: Callable[..., Exporter]) -> None:
         """A connection has the time limit of a request, and not the two minutes that the first

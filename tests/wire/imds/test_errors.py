@@ -20,23 +20,25 @@ from support.servers.imds_peer import (
     failure,
 )
 
-# Status and body as imds.md's error table has them, the outcome, and words that the message must
-# hold.
-ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
-    "no Metadata header": (
+ERRORS = [
+    pytest.param(
         "400 Bad Request",
         (PAYLOADS / "error_400_missing_metadata_header.json").read_bytes(),
         Outcome.HTTP_ERROR,
         ("Required metadata header not specified",),
+        id="no Metadata header",
     ),
-    "api-version": (
+    pytest.param(
         "400 Bad Request",
         (PAYLOADS / "error_400_api_version_msdocs.json").read_bytes(),
         Outcome.HTTP_ERROR,
         ("api-version is invalid", "--imds.api-version"),
+        id="api-version",
     ),
-    "X-Forwarded-For": ("400 Bad Request", b"", Outcome.HTTP_ERROR, ("X-Forwarded-For",)),
-    "throttled": (
+    pytest.param(
+        "400 Bad Request", b"", Outcome.HTTP_ERROR, ("X-Forwarded-For",), id="X-Forwarded-For"
+    ),
+    pytest.param(
         "429 Too Many Requests",
         (PAYLOADS / "error_429_body.txt").read_bytes(),
         Outcome.THROTTLED,
@@ -44,45 +46,54 @@ ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
             "Throttle Result: Too Many Requests",
             "5 requests a second from this VM, all its programs together",
         ),
+        id="throttled",
     ),
-    "forbidden by nobody knows whom": (
+    pytest.param(
         "403 Forbidden",
         b"denied",
         Outcome.HTTP_ERROR,
         ("denied", "the cause is unknown"),
+        id="forbidden by nobody knows whom",
     ),
-    "not found, XML": (
+    pytest.param(
         "404 Not Found",
         b'<?xml version="1.0"?>\r\n<Error>\r\n  <Code>ResourceNotFound</Code>\r\n</Error>',
         Outcome.HTTP_ERROR,
         ("ResourceNotFound", "--imds.endpoint"),
+        id="not found, XML",
     ),
-    "method": ("405 Method Not Allowed", b"", Outcome.HTTP_ERROR, ("moving",)),
-    "gone": ("410 Gone", b"", Outcome.HTTP_ERROR, ("moving", "70 s")),
-    "teapot": ("418 I'm a Teapot", b"short", Outcome.HTTP_ERROR, ("short", "cause is unknown")),
-    "server error": (
+    pytest.param("405 Method Not Allowed", b"", Outcome.HTTP_ERROR, ("moving",), id="method"),
+    pytest.param("410 Gone", b"", Outcome.HTTP_ERROR, ("moving", "70 s"), id="gone"),
+    pytest.param(
+        "418 I'm a Teapot", b"short", Outcome.HTTP_ERROR, ("short", "cause is unknown"), id="teapot"
+    ),
+    pytest.param(
         "500 Internal Server Error",
         b'{"error": "Internal error"}',
         Outcome.HTTP_ERROR,
         ("Internal error",),
+        id="server error",
     ),
-    "bad gateway": (
+    pytest.param(
         "502 Bad Gateway",
         b"<html>\n<body>proxy</body></html>",
         Outcome.HTTP_ERROR,
         ("proxy",),
+        id="bad gateway",
     ),
-    "unavailable": ("503 Service Unavailable", b"", Outcome.HTTP_ERROR, ()),
-}
+    pytest.param("503 Service Unavailable", b"", Outcome.HTTP_ERROR, (), id="unavailable"),
+]
+"""Status and body as the error table of imds.md has them, the outcome, and words of the message."""
 
 
 class TestErrors:
     """Every row of the error table has its outcome and its own short message."""
 
-    @pytest.mark.parametrize("row", ERRORS)
-    def test_row(self, row: str, serve: Serve) -> None:
+    @pytest.mark.parametrize(("status", "body", "outcome", "words"), ERRORS)
+    def test_answer(
+        self, status: str, body: bytes, outcome: Outcome, words: tuple[str, ...], serve: Serve
+    ) -> None:
         """An error answer becomes an outcome and one line with the answer and what to do."""
-        status, body, outcome, words = ERRORS[row]
         peer = serve(always(answer(body, status)))
         error = failure(client_of(peer.url))
         assert error.outcome is outcome

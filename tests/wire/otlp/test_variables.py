@@ -105,10 +105,10 @@ class TestVariables:
         """
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
-        # A sampler decides by the last 64 bits of the id, so these are spread evenly.
-        traces = [
-            f"{number:016x}{(number * 0x9E3779B97F4A7C15) % 2**64:016x}" for number in range(1, 51)
-        ]
+        # A sampler decides by the last 64 bits of the id. Multiples of 2**64 divided by the golden
+        # ratio are spread evenly there.
+        spread = 0x9E3779B97F4A7C15
+        traces = [f"{number:016x}{number * spread % 2**64:016x}" for number in range(1, 51)]
         send(
             collector,
             *(replace(span, trace_id=trace) for trace in traces for span in (ROOT, CHILD)),

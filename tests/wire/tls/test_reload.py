@@ -45,6 +45,37 @@ def logged(running: Running) -> list[tuple[bool, int]]:
     return [(each["tls"], each["users"]) for each in facts]
 
 
+def scraper_with_secret() -> str:
+    """Return the part of a web configuration that lets in the user of SECRET."""
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    return f"basic_auth_users: {{scraper: {hashed}}}\n"
+
+
+def scrape_anew(running: Running, context: ssl.SSLContext, end: threading.Event) -> set[int]:
+    """Scrape over one connection after another until ``end``; return the statuses."""
+    codes = set()
+    while not end.is_set():
+        codes.add(ask(running, context, Authorization=SECRET))
+    return codes
+
+
+def scrape_on_one_connection(
+    running: Running, context: ssl.SSLContext, end: threading.Event
+) -> set[int]:
+    """Scrape until ``end``, over one connection as long as the server keeps it open; return the
+    statuses.
+    """
+    codes = set()
+    connection = http.client.HTTPSConnection("localhost", running.server.port, context=context)
+    while not end.is_set():
+        connection.request("GET", "/metrics", headers={"Authorization": SECRET})
+        with connection.getresponse() as answer:
+            answer.read()
+            codes.add(answer.status)
+    connection.close()
+    return codes
+
+
 class TestChange:
     """The file, or a certificate, changes while the server runs."""
 
@@ -75,40 +106,25 @@ class TestChange:
         credentials fails.
         """
         context = trusting(authority)
-        users = "basic_auth_users: {scraper: %s}\n"
-        hashes = [bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode() for _ in range(2)]
-        file.write_text(TLS_ONLY + users % hashes[0])
+        # Each hash of the same password differs.
+        states = [
+            ("renewed", TLS_ONLY + scraper_with_secret()),
+            ("server", TLS_ONLY + scraper_with_secret()),
+        ]
+        file.write_text(TLS_ONLY + scraper_with_secret())
         with encrypted(file) as running, ThreadPoolExecutor(4) as pool:
             end = threading.Event()
-
-            def scrape() -> set[int]:
-                codes = set()
-                while not end.is_set():
-                    codes.add(ask(running, context, Authorization=SECRET))
-                return codes
-
-            def scrape_on_one_connection() -> set[int]:
-                codes = set()
-                connection = http.client.HTTPSConnection(
-                    "localhost", running.server.port, context=context
-                )
-                while not end.is_set():
-                    connection.request("GET", "/metrics", headers={"Authorization": SECRET})
-                    with connection.getresponse() as answer:
-                        answer.read()
-                        codes.add(answer.status)
-                connection.close()
-                return codes
-
-            scrapes = [pool.submit(work) for work in (scrape, scrape_on_one_connection) * 2]
+            scrapes = [
+                pool.submit(scrape, running, context, end)
+                for scrape in (scrape_anew, scrape_on_one_connection) * 2
+            ]
             try:
-                for number in range(1, 7):
-                    is_odd = number % 2
-                    install(file, "renewed" if is_odd else "server")
-                    replace(file, TLS_ONLY + users % hashes[is_odd])
-                    # A line for the start and one for each change: a change that is taken back
-                    # before the server looks would not be seen.
-                    eventually(lambda: len(said(running, logging.INFO)) > number, "the change")  # noqa: B023 - at once
+                for certificate, text in states * 3:
+                    before = len(said(running, logging.INFO))
+                    install(file, certificate)
+                    replace(file, text)
+                    # A change that is taken back before the server looks would not be seen.
+                    eventually(lambda: len(said(running, logging.INFO)) > before, "the change")  # noqa: B023 - at once
             finally:
                 end.set()
             assert [each.result() for each in scrapes] == [{200}] * 4
@@ -192,14 +208,14 @@ class TestChange:
         """A file that is emptied, cut short, wrong or gone opens nothing: what held before holds
         until it is good.
         """
-        good = (
-            TLS_ONLY + "basic_auth_users: {scraper:"
-            f" {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
-        )
+        good = TLS_ONLY + scraper_with_secret()
         file.write_text(good)
         context = trusting(authority)
         with encrypted(file) as running:
-            file.unlink() if text is None else replace(file, text)
+            if text is None:
+                file.unlink()
+            else:
+                replace(file, text)
             eventually(lambda: said(running, logging.ERROR), "an error in the log")
             assert not let_in(running, None)
             assert ask(running, context) == 401
@@ -215,8 +231,7 @@ class TestChange:
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
         """TLS and users are turned on and off without a restart; the log says which are on."""
         context = trusting(authority)
-        hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
-        users = f"basic_auth_users: {{scraper: {hashed}}}\n"
+        users = scraper_with_secret()
         nothing = "http_server_config: {http2: true}\n"
         file.write_text(nothing)
         with encrypted(file) as running:
