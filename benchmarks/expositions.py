@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from benchmarks.fleet_exposition import EVENT_ID, PEER, SCALE_SET, VM
+from benchmarks.fleet_exposition import EVENT_ID, NEIGHBOR, SCALE_SET, TARGET
 from benchmarks.fleet_server import TYPES
 from support.events.imds_bodies import entry
 from support.programs import Exporter, Scrape, fetch
 
-SCOPES = {"self": VM, "peer": PEER}
+SCOPES = {"self": TARGET, "peer": NEIGHBOR}
 """The VM of each exporter, by the scope that it gives to the event."""
 VMS = tuple(VirtualMachine(name, scale_set=SCALE_SET, zone="1") for name in SCOPES.values())
 _QUIET = Scenario("quiet", "", VMS, events=())
@@ -98,7 +98,7 @@ def _event(event_type: str, status: str) -> Mapping[str, object]:
         EventId=EVENT_ID,
         EventStatus=status,
         EventType=event_type,
-        Resources=[VM],
+        Resources=[TARGET],
         NotBefore=not_before,
         DurationInSeconds=seconds,
     )

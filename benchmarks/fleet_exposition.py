@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# What the captured expositions contain, and what is replaced for every VM of the fleet. The event
-# is that of VM, and PEER sees it too.
-VM = "captured-vm-self"
-PEER = "captured-vm-peer"
+# Names in the captured expositions, which are replaced for each VM of the fleet. Two exporters were
+# captured: that of the VM that the event names, and that of a neighbor that sees the event, too.
+TARGET = "captured-target"
+NEIGHBOR = "captured-neighbor"
 SCALE_SET = "captured-set"
 EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
 
@@ -136,7 +136,8 @@ class Exposition:
         """Return what is the VM's own, compressed.
 
         ``values`` has the VM's ``vm``, ``vm_id``, ``scale_set`` and ``zone``; ``target`` is the VM
-        of its event, of which there are ``event_id`` and the values of ``_EVENT_TIMES``.
+        that the event names, and the VM itself if there is no event. Of the event there are
+        ``event_id`` and the values of ``_EVENT_TIMES``.
         """
         return _gzip(self._own % values)
 
@@ -159,8 +160,8 @@ def _pattern(text: str) -> str:
     pattern = text.replace("%", "%%")
     # In whatever label they are.
     for captured, key in (
-        (VM, "target"),
-        (PEER, "vm"),
+        (TARGET, "target"),
+        (NEIGHBOR, "vm"),
         (SCALE_SET, "scale_set"),
         (EVENT_ID, "event_id"),
     ):

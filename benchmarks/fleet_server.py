@@ -121,16 +121,18 @@ class Fleet:
         now = time.time()
         group, member = divmod(vm, self._size)
         scale_set = f"vmss{group}"
+        name_of_vm = f"{scale_set}_{member}"
         values: dict[str, object] = {
-            "vm": f"{scale_set}_{member}",
+            "vm": name_of_vm,
             "vm_id": f"00000000-0000-4000-8000-{vm:012d}",
-            "target": f"{scale_set}_0",
+            "target": name_of_vm,
             "scale_set": scale_set,
             "zone": group % 3 + 1,
         }
         name = "idle"
         if event := self._events.get(group):
             scope = "peer" if member else "self"
+            values["target"] = f"{scale_set}_0"
             name = f"{event.event_type} {event.status} {scope}"
             values["event_id"] = event.event_id
             values["first_seen"] = event.announced

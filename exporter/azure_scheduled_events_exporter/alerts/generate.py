@@ -55,12 +55,12 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
 
 def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
-    # The chart's templates give the rules their severities, and put labels in the place of the word
-    # KEPT_LABELS.
-    without_words = Settings({**settings.values, "severities": ""})
-    with_kept = Settings({**without_words.values, "labels.keep": "KEPT_LABELS\n"})
+    # These rules have the default severities. The chart's templates put a user's own words in their
+    # place, and a user's labels in the place of the word KEPT_LABELS.
+    default_severities = Settings({**settings.values, "severities": ""})
+    with_kept = Settings({**default_severities.values, "labels.keep": "KEPT_LABELS\n"})
     return {
-        "prometheus-rules.yml": prometheus_rules(without_words),
+        "prometheus-rules.yml": prometheus_rules(default_severities),
         "prometheus-rules-keep.yml": prometheus_rules(with_kept),
         "alerts-values.yaml": exporter_values_file(settings),
         "reserved-labels.txt": f"{RESERVED_LABELS}\n",

@@ -43,7 +43,8 @@ VERSIONS: Final = (
 )
 """The versions that differ in what they show.
 
-Any other date shows what the newest one before it shows.
+Any other date shows what the newest one before it shows. The two oddities of ``PREVIEW`` are its
+alone.
 """
 
 ADVICE: Final = "SpotRebalanceRecommendation"
