@@ -1,7 +1,7 @@
 """How Azure Monitor writes the texts of alerts: as templates that cannot query.
 
-The expressions of its rules add the names of VMs as labels (``azure_monitor``). Of what else a query
-would find, these templates say something general. ``texts`` explains each fact.
+The expressions of its rules add the names of VMs as labels (``azure_monitor``). Of what else a
+query would find, these templates say something general. ``texts`` explains each fact.
 """
 
 from .texts import Form
