@@ -52,9 +52,9 @@ def test_attributes_of_spans_are_documented_as_they_are() -> None:
 
 
 def test_attributes_of_the_resource_are_documented_as_they_are() -> None:
-    """The page lists each attribute of the resource that the source gives to it."""
+    """The page lists each attribute that the source gives to the resource, and no other."""
     source = ast.parse(Path(otlp.__file__).read_text(encoding="utf-8"))
-    given = {
+    set_by_the_source = {
         node.value
         for node in ast.walk(source)
         if isinstance(node, ast.Constant)
@@ -62,7 +62,7 @@ def test_attributes_of_the_resource_are_documented_as_they_are() -> None:
     } - {"azure.vm"}  # a value, not a name
     paragraph = SPANS.read_text().partition("Resource attributes follow")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", paragraph))
-    assert named == given
+    assert named == set_by_the_source
 
 
 def test_the_collector_has_what_its_pipelines_name() -> None:

@@ -48,15 +48,15 @@ def doctor_says(config: Config, url: str) -> dict[str, str]:
 
 def is_up(running: Running) -> bool:
     """Return whether the metric ``up`` is 1."""
-    return b"\nazure_scheduled_events_up 1.0\n" in running.get("/metrics")[1]
+    return b"\nazure_scheduled_events_up 1.0\n" in running.get("/metrics").body
 
 
 def assert_says_that_a_poll_hangs(running: Running, config: Config, exporter: Exporter) -> None:
     """Probe, metrics, status page, ``doctor`` and the line for systemd say the same."""
-    body = running.get("/-/healthy")[1]
+    body = running.get("/-/healthy").body
     assert re.fullmatch(rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body)
     assert not is_up(running)
-    assert b"the poll loop hangs" in running.get("/")[1]
+    assert b"the poll loop hangs" in running.get("/").body
     said = doctor_says(config, f"http://127.0.0.1:{running.server.port}")
     assert said["served"] == "ok"
     assert said["exporter-polls"].startswith("Find out what it waits for, such as the disk")
@@ -110,12 +110,12 @@ def test_a_poll_that_hangs(
             assert running.get("/-/healthy")[:2] == (200, b"alive\n")
             with gate.held():
                 clock.wall += TIME_LIMIT + HANGING_SECONDS - 5  # the poll is slow
-                assert running.get("/-/healthy")[0] == 200
+                assert running.get("/-/healthy").status == 200
                 assert is_up(running)
                 clock.wall += HANGING_SECONDS
-                eventually(lambda: running.get("/-/healthy")[0] == 503, "a poll that hangs")
+                eventually(lambda: running.get("/-/healthy").status == 503, "a poll that hangs")
                 assert_says_that_a_poll_hangs(running, config, exporter)
                 eventually(lambda: "the poll loop hangs" in caplog.messages, "a line in the log")
             eventually(lambda: is_up(running), "a poll that ends")
-            assert running.get("/-/healthy")[0] == 200
+            assert running.get("/-/healthy").status == 200
             eventually(lambda: "the poll loop goes on" in caplog.messages, "its end in the log")

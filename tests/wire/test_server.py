@@ -44,7 +44,7 @@ class TestListening:
     def test_all_interfaces(self) -> None:
         """An address without a host serves IPv4, and IPv6 where the machine has it."""
         with serving(address=ListenAddress("", 0)) as running:
-            assert running.get()[0] == 200
+            assert running.get().status == 200
             if socket.has_dualstack_ipv6():
                 with socket.create_connection(("::1", running.server.port), PATIENCE) as client:
                     client.sendall(request())
@@ -109,7 +109,7 @@ class TestAnswers:
         for _ in range(2):
             _, body, headers = server.get("/medium", **{"Accept-Encoding": "deflate, gzip"})
             assert (headers["content-encoding"], headers["vary"]) == ("gzip", "Accept-Encoding")
-            assert gzip.decompress(body) == server.get("/medium")[1]
+            assert gzip.decompress(body) == server.get("/medium").body
             for refused in ("gzip;q=0", "gzip; q=0.0, deflate", "identity"):
                 _, _, headers = server.get("/medium", **{"Accept-Encoding": refused})
                 assert "content-encoding" not in headers
@@ -121,7 +121,7 @@ class TestAnswers:
     )
     def test_head(self, server: Running, path: str, code: int) -> None:
         """HEAD answers the header of GET without its body, and the connection stays open."""
-        length = server.get(path)[2]["content-length"]
+        length = server.get(path).headers["content-length"]
         with server.connect() as client:
             client.sendall(request(path, "HEAD"))
             received = b""
@@ -223,5 +223,5 @@ class TestConnections:
         """A malformed body ends its connection, and nothing is logged."""
         server.talk(request("/metrics", "GET", "1.1", "Transfer-Encoding: chunked"), b"x\r\n" * 10)
         server.talk(request("/metrics", "GET", "1.1", "Transfer-Encoding: chunked") + b"x\r\n" * 10)
-        assert server.get()[0] == 200
+        assert server.get().status == 200
         assert server.records == []

@@ -63,7 +63,7 @@ def test_never_reads(last: tuple[str, ...]) -> None:
     ):
         client.sendall(request("/huge", "GET", "1.1", *last))
         eventually(lambda: running.server.connections, "the connection")
-        assert running.get()[0] == 200
+        assert running.get().status == 200
         eventually(lambda: not running.server.connections, "the end of the connection")
         assert len(read_all(client)) < len(HUGE)
 
@@ -91,7 +91,7 @@ def test_the_longest_idle_makes_room() -> None:
         first, second, third = connect_one_by_one(running, stack, 3)
         first.sendall(request())
         assert read_answer(first) == PAGE
-        assert running.get()[0] == 200
+        assert running.get().status == 200
         assert read_all(second) == b"", "closed: the first one had a request after it came"
         for client in (first, third):
             client.sendall(request())
@@ -119,7 +119,7 @@ def test_stop_closes_at_once() -> None:
             clients = [stack.enter_context(running.connect(receive_buffer=4096)) for _ in range(3)]
             for client, data in zip(clients, (b"", b"GET /metr", request("/huge")), strict=True):
                 client.sendall(data)
-            assert running.get()[0] == 200
+            assert running.get().status == 200
         for client in clients:
             assert len(read_all(client)) < len(HUGE)
 

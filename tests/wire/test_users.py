@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
 from support.programs import eventually
-from support.servers.serving import PAGE, Running, basic, header, request, serving, status
+from support.servers.serving import PAGE, Answer, Running, basic, header, request, serving, status
 
 Guarded = Callable[[str], AbstractContextManager[Running]]
 REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
@@ -46,11 +46,10 @@ def running(guarded: Guarded) -> Iterator[Running]:
         yield server
 
 
-def assert_refused(answer: tuple[int, bytes, Mapping[str, str]]) -> None:
+def assert_refused(answer: Answer) -> None:
     """Check the one answer that everybody gets without a right password."""
-    code, body, headers = answer
-    assert (code, body) == (401, b"user name and password required\n")
-    assert headers["www-authenticate"] == REALM
+    assert (answer.status, answer.body) == (401, b"user name and password required\n")
+    assert answer.headers["www-authenticate"] == REALM
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("bob", "hidden")])
@@ -58,7 +57,7 @@ def test_right_password(user: str, password: str, running: Running) -> None:
     """The right password gets the page, and 404 at a path where nothing is."""
     for _ in range(2):  # checked, and remembered
         assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
-    assert running.get("/nowhere", Authorization=basic(user, password))[0] == 404
+    assert running.get("/nowhere", Authorization=basic(user, password)).status == 404
 
 
 @pytest.mark.parametrize(
@@ -97,14 +96,14 @@ def test_every_path_but_one_needs_a_password(running: Running) -> None:
     for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics"):
         assert_refused(running.get(path))
     assert_refused(running.get(method="POST"))
-    assert running.get("/%2D/healthy")[0] == 404
+    assert running.get("/%2D/healthy").status == 404
 
 
 @pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
 def test_prefix(prefix: str, guarded: Guarded) -> None:
     """Hashes of htpasswd, of Go and of Python are all taken."""
     with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', prefix=prefix)}}}") as running:
-        assert running.get(Authorization=basic("alice", "secret"))[0] == 200
+        assert running.get(Authorization=basic("alice", "secret")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -123,8 +122,8 @@ def test_odd_passwords(password: bytes, right: bytes, wrong: bytes, guarded: Gua
     """
     with guarded(f"basic_auth_users: {{alice: {hashed(password)}}}") as running:
         for _ in range(2):
-            assert running.get(Authorization=basic("alice", right))[0] == 200
-            assert running.get(Authorization=basic("alice", wrong))[0] == 401
+            assert running.get(Authorization=basic("alice", right)).status == 200
+            assert running.get(Authorization=basic("alice", wrong)).status == 401
 
 
 def test_parts_are_not_confused(guarded: Guarded) -> None:
@@ -132,9 +131,9 @@ def test_parts_are_not_confused(guarded: Guarded) -> None:
     another place.
     """
     with guarded(f"basic_auth_users: {{al: {hashed(b'ice:x')}, alice: {hashed(b'y')}}}") as running:
-        assert running.get(Authorization=basic("al", "ice:x"))[0] == 200
-        assert running.get(Authorization=basic("alice", ":x"))[0] == 401
-        assert running.get(Authorization=basic("alice", "x"))[0] == 401
+        assert running.get(Authorization=basic("al", "ice:x")).status == 200
+        assert running.get(Authorization=basic("alice", ":x")).status == 401
+        assert running.get(Authorization=basic("alice", "x")).status == 401
 
 
 @contextmanager
@@ -147,7 +146,7 @@ def guessing(running: Running) -> Iterator[set[int]]:
         tries = 0
         while not end.is_set():
             tries += 1
-            codes.add(running.get(Authorization=basic("alice", f"{number}-{tries}"))[0])
+            codes.add(running.get(Authorization=basic("alice", f"{number}-{tries}")).status)
 
     threads = 20
     with ThreadPoolExecutor(threads) as pool:
@@ -168,11 +167,11 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
         f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}"
     ) as running:
         alice = basic("alice", "secret")
-        assert running.get(Authorization=alice)[0] == 200
+        assert running.get(Authorization=alice).status == 200
         with guessing(running) as codes:
             eventually(lambda: codes == {401, 429}, "guesses are refused without a check")
             for _ in range(5):
-                assert running.get(Authorization=alice)[0] == 200
+                assert running.get(Authorization=alice).status == 200
             with running.connect(source="127.0.0.2") as client:
                 bob = f"Authorization: {basic('bob', 'hidden')}"
                 client.sendall(request("/metrics", "GET", "1.1", bob, "Connection: close"))
@@ -190,7 +189,7 @@ def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
         answers = [
             pool.submit(running.get, Authorization=basic("alice", "secret")) for _ in range(30)
         ]
-        assert {each.result()[0] for each in answers} == {200}
+        assert {each.result().status for each in answers} == {200}
 
 
 def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
@@ -203,11 +202,11 @@ def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
     ) as running:
         pairs = [basic("alice", "secret"), basic("bob", "hidden"), basic("carol", "c")]
         *_, carol = pairs
-        assert [running.get(Authorization=each)[0] for each in pairs] == [200, 200, 200]
+        assert [running.get(Authorization=each).status for each in pairs] == [200, 200, 200]
         (tmp_path / "web.yml").write_text(f"basic_auth_users: {{{same}, bob: {hashed(b'new')}}}\n")
-        eventually(lambda: running.get(Authorization=carol)[0] == 401, "carol is refused")
-        assert [running.get(Authorization=each)[0] for each in pairs] == [200, 401, 401]
-        assert running.get(Authorization=basic("bob", "new"))[0] == 200
+        eventually(lambda: running.get(Authorization=carol).status == 401, "carol is refused")
+        assert [running.get(Authorization=each).status for each in pairs] == [200, 401, 401]
+        assert running.get(Authorization=basic("bob", "new")).status == 200
 
 
 def test_headers(guarded: Guarded) -> None:

@@ -414,5 +414,6 @@ def _grafana_rules() -> list[dict[str, Any]]:
 
 
 def _second_query(rule: dict[str, Any]) -> str:
-    found = [each["model"].get("expr", "") for each in rule["data"] if each["refId"] == "D"]
-    return str(found[0]) if found else ""
+    """Return the query that adds names, or "" if the rule has none."""
+    steps = {each["refId"]: each["model"] for each in rule["data"]}
+    return str(steps["D"]["expr"]) if "D" in steps else ""

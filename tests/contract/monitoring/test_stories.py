@@ -53,7 +53,7 @@ ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *PAUSES, *EXPORTERS, *WITNESSES, *VMS, 
 @pytest.mark.parametrize(
     "stories",
     [LIVES, EVENTS, IMPACTS, LATE, PAUSES, EXPORTERS, WITNESSES, VMS, FLAKY],
-    ids=lambda some: some[0].name,
+    ids=lambda stories: stories[0].name,
 )
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
     """The shipped rules raise what the stories say, at these moments."""
@@ -68,15 +68,15 @@ def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
 def test_every_alert_has_its_stories() -> None:
     """Each alert fires in a story, and does not in another or before."""
     # By alert, the checks of all stories: `5m:1` is one that fires after 5 minutes, `5m:0` none.
-    told = {PREFIX + name: "" for story in ALL for name in story.alerts}
+    checks_of = {PREFIX + name: "" for story in ALL for name in story.alerts}
     for story in ALL:
         for name, checks in story.alerts.items():
-            told[PREFIX + name] += f" {checks} "
-    fire = {name for name, checks in told.items() if re.search(":[1-9]", checks)}
-    do_not = {name for name, checks in told.items() if ":0 " in checks or "never" in checks}
+            checks_of[PREFIX + name] += f" {checks} "
+    fire = {name for name, checks in checks_of.items() if re.search(":[1-9]", checks)}
+    are_quiet = {name for name, checks in checks_of.items() if ":0 " in checks or "never" in checks}
     every = {alert.name for alert in alerts(Settings())}
     assert fire == every
-    assert do_not == every
+    assert are_quiet == every
 
 
 def test_kept_labels(tmp_path: Path) -> None:

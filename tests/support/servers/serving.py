@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
 from azure_scheduled_events_exporter.http_server.app import App, Handler
@@ -61,6 +62,14 @@ class _Records(logging.Handler):
         self.records.append(record)
 
 
+class Answer(NamedTuple):
+    """The answer to a request, whose headers have their names as the server writes them."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
 class Running:
     """A server on its own thread, and its log."""
 
@@ -91,15 +100,13 @@ class Running:
                 client.shutdown(socket.SHUT_WR)
             return read_all(client)
 
-    def get(
-        self, path: str = "/metrics", method: str = "GET", **headers: str
-    ) -> tuple[int, bytes, Mapping[str, str]]:
-        """Send one well-formed request and return status, body and headers."""
+    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
+        """Send one well-formed request and return its answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE)
         try:
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()
-            return answer.status, answer.read(), dict(answer.headers)
+            return Answer(answer.status, answer.read(), dict(answer.headers))
         finally:
             connection.close()
 

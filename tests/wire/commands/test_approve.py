@@ -53,11 +53,11 @@ def test_beside_a_running_exporter(
     event_id = event_ids(simulator)["Freeze"]
     done = approve(simulator.url, state, event_id.lower(), "--yes")
     assert (done.returncode, done.stderr) == (0, "")
-    head, row, shown, told = done.stdout.splitlines()
+    head, row, shown, result = done.stdout.splitlines()
     assert head.split()[:2] == ["EventId", "Type"]
     assert row.split()[:3] == [event_id, "Freeze", "Scheduled"]
     assert shown == f"{SHOWN}vmss_0, vmss_1"
-    assert told == f"{event_id}: accepted"
+    assert result == f"{event_id}: accepted"
     assert approved(simulator) == [("Freeze", "vmss_0")]
     exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
     scrape = exporter.scrape()

@@ -224,8 +224,8 @@ class TestChange:
             facts = getattr(error, "facts", {})
             assert str(facts["error"]).startswith(str(file))
             replace(file, good)
-            told = ["web configuration loaded", "web configuration reloaded"]
-            eventually(lambda: said(running, logging.INFO) == told, "the end of the error")
+            expected = ["web configuration loaded", "web configuration reloaded"]
+            eventually(lambda: said(running, logging.INFO) == expected, "the end of the error")
             assert len(said(running, logging.ERROR)) == 1
 
     def test_on_and_off(self, file: Path, authority: Authority) -> None:

@@ -17,13 +17,17 @@ from support.events.journal_recorder import Open, set_aside
 
 
 @pytest.mark.parametrize(
-    ("given", "file"),
-    [("state", "state/journal.sqlite"), ("state/j.db", "state/j.db"), ("file", "file")],
+    ("path", "file"),
+    [
+        pytest.param("state", "state/journal.sqlite", id="a folder"),
+        pytest.param("state/j.db", "state/j.db", id="a file, by its ending"),
+        pytest.param("exists", "exists", id="a file that exists"),
+    ],
 )
-def test_a_folder_or_a_file(given: str, file: str, tmp_path: Path) -> None:
+def test_a_folder_or_a_file(path: str, file: str, tmp_path: Path) -> None:
     """--journal.path names a folder, or the file itself."""
-    (tmp_path / "file").touch()
-    assert file_path(tmp_path / given) == tmp_path / file
+    (tmp_path / "exists").touch()
+    assert file_path(tmp_path / path) == tmp_path / file
 
 
 def test_nobody_else_can_read_it(folder: Path, start: Open) -> None:
