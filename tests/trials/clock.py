@@ -9,7 +9,7 @@ of the simulator; its monotonic clock stays.
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
@@ -25,6 +25,9 @@ JUMPS = (-3600, 0, 3600)
 NOTICE_SECONDS = 14_400.0  # more than any jump, so that no event would be overdue by any clock
 TOLERANCE_SECONDS = 5.0  # that a scrape may take on a busy machine
 BUSY_SECONDS = 20.0  # by which a busy machine may hold up the exporter
+# Spans of an event: the event, "detected" and "scheduled"; if it starts, "approval" and "started".
+SPANS_OF_CANCELLED = 3
+SPANS_OF_COMPLETED = 5
 
 
 def library() -> Path:
@@ -55,7 +58,7 @@ class WallClock:
         }
 
     def set(self, offset: int) -> None:
-        """Set it."""
+        """Set the clock ``offset`` seconds ahead of the true time; count it if it jumps."""
         self.jumps += offset != self.offset
         self.offset = offset
         fresh = self._file.with_suffix(".new")
@@ -65,7 +68,14 @@ class WallClock:
 
 @dataclass
 class Trial:
-    """One exporter whose clock is set while events come and go."""
+    """One exporter whose clock is set while events come and go.
+
+    Attributes:
+        scheduled: for how many seconds all events together were Scheduled, by the monotonic clock.
+        started: for how many seconds they were Started.
+        countdowns: how many times the exporter's countdown was compared with the true time.
+        expected: the transitions that the exporter must have counted by now.
+    """
 
     order: Order
     simulator: Simulator
@@ -76,7 +86,14 @@ class Trial:
     countdowns: int = 0
     expected: dict[str, int] = field(default_factory=dict)
 
-    def life(self, *, cancelled: bool) -> None:
+    def lives(self, count: int) -> None:
+        """Let so many events come and go, every third of which is cancelled."""
+        for number in range(count):
+            self._life(cancelled=number % 3 == 1)
+            if (number + 1) % 20 == 0:
+                self.order.say(f"{number + 1} events, {self.clock.jumps} jumps")
+
+    def _life(self, *, cancelled: bool) -> None:
         """Let an event come and go, with jumps of the clock at any time."""
         event_id = str(uuid.uuid4()).upper()
         not_before = time.time() + NOTICE_SECONDS
@@ -141,8 +158,22 @@ class Trial:
         self.exporter.shows(f"{self.expected}", lambda now: now.transitions() == self.expected)
 
 
-def check(trial: Trial, scrape: Scrape, elapsed: float) -> Mapping[str, float]:
-    """No duration is negative, or longer than it was by the monotonic clock; return the sums."""
+def check_spans(trial: Trial, collector: Collector) -> None:
+    """Every span of every event arrives, and none ends before its start."""
+    count = (
+        SPANS_OF_COMPLETED * trial.expected["completed"]
+        + SPANS_OF_CANCELLED * trial.expected["cancelled"]
+    )
+    eventually(
+        lambda: len(collector.spans()),
+        f"{count} spans",
+        until=lambda found: found == count,
+    )
+    assert all(span.end >= span.start for span in collector.accepted)
+
+
+def check(trial: Trial, scrape: Scrape, elapsed: float) -> None:
+    """No duration is negative, or longer than it was by the monotonic clock."""
     sums = {
         "scheduled": scrape.total("phase_duration_seconds_sum", phase="scheduled"),
         "started": scrape.total("phase_duration_seconds_sum", phase="started"),
@@ -160,7 +191,6 @@ def check(trial: Trial, scrape: Scrape, elapsed: float) -> Mapping[str, float]:
     detected = trial.expected["detected"]
     assert sums["notice"] >= detected * (NOTICE_SECONDS - BUSY_SECONDS), sums
     assert sums["notice"] <= detected * (NOTICE_SECONDS + BUSY_SECONDS), sums
-    return sums
 
 
 def run(order: Order) -> Row:
@@ -168,38 +198,19 @@ def run(order: Order) -> Row:
     lives = order.pick(60, 2)
     clock = WallClock(order.folder / "clock")
     journal = order.folder / "state"
-    with (
-        Simulator(QUIET) as simulator,
-        Collector() as collector,
-        Crew(order.folder) as crew,
-    ):
-        flags = (
-            "--instance.name",
-            "vmss_0",
-            "--journal.path",
-            str(journal),
-            "--otlp.endpoint",
-            collector.url,
-        )
-        exporter = crew.start(simulator.url, *POLL, *flags, **clock.environment)
+    with Simulator(QUIET) as simulator, Collector() as collector, Crew(order.folder) as crew:
+        flags = (*POLL, "--instance.name", "vmss_0", "--journal.path", str(journal))
+        traced = ("--otlp.endpoint", collector.url)
+        exporter = crew.start(simulator.url, *flags, *traced, **clock.environment)
         exporter.shows("a poll", lambda now: now.value("up") == 1)
         trial = Trial(order, simulator, clock, exporter)
         began = time.monotonic()
         with Watch(exporter) as watch:
-            for number in range(lives):
-                trial.life(cancelled=number % 3 == 1)
-                if (number + 1) % 20 == 0:
-                    order.say(f"{number + 1} events, {clock.jumps} jumps")
+            trial.lives(lives)
         elapsed = time.monotonic() - began
         scrape = exporter.scrape()
         check(trial, scrape, elapsed)
-        spans = 5 * trial.expected["completed"] + 3 * trial.expected["cancelled"]
-        eventually(
-            lambda: len(collector.spans()) == spans, f"{spans} spans, not {len(collector.spans())}"
-        )
-        assert all(span.end >= span.start for span in collector.accepted), (
-            "a span ends before its start"
-        )
+        check_spans(trial, collector)
         exporter.kill()
     rows = told(journal)
     check_rows(rows)

@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,6 +29,34 @@ LISTENING = r"(http://127\.0\.0\.1:\d+)"
 EXPORTERS = 5
 PROGRAMS = EXPORTERS + 4
 """Simulator, Prometheus, Alertmanager and the webhook of pages; each listens on one port."""
+PAGE = r"pages +\| [\d:]{8} PAGE     Preempt: .*\bweb-4\b"
+"""The line by which the stack prints the page."""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The addresses of a running stack, as it prints them."""
+
+    pages: str
+    prometheus: str
+    alertmanager: str
+    simulator: str
+    web_0: str  # the exporter of this VM
+
+
+def addresses(stack: Program) -> Addresses:
+    """Return the addresses once the stack has printed them all."""
+
+    def printed(line: str) -> str:
+        return stack.wait_for_line(LISTENING + line)[1]
+
+    return Addresses(
+        pages=printed("/ +Pages: "),
+        prometheus=printed("/api/v1/alerts +Prometheus: "),
+        alertmanager=printed("/api/v2/alerts +Alertmanager: "),
+        simulator=printed("/simulator/record +Simulator: "),
+        web_0=printed("/ +Status page of web-0"),
+    )
 
 
 def children(program: Program) -> list[psutil.Process]:
@@ -35,13 +64,13 @@ def children(program: Program) -> list[psutil.Process]:
     return psutil.Process(program.process.pid).children(recursive=True)
 
 
-def gone(processes: list[psutil.Process]) -> bool:
-    """Whether none of them runs any more."""
-    return all(map(ended, processes))
+def have_ended(processes: list[psutil.Process]) -> bool:
+    """Return whether none of the processes runs any more."""
+    return all(map(has_ended, processes))
 
 
-def ended(process: psutil.Process) -> bool:
-    """Whether it runs no more, also while nobody has asked for its exit status."""
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether the process runs no more, also while nobody has asked for its exit status."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -52,46 +81,32 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
     """A simulated eviction that all exporters see causes one page; at the end no process is left
     running.
     """
-    # The story stands still until all five exporters are watched, then goes four times as fast as
-    # in life.
+    # The story stands still until all five exporters are watched.
     flags = ["--free-ports", "--folder", str(tmp_path / "stack")]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
-        pages = stack.wait_for_line(LISTENING + "/ +Pages: ")[1]
-        prometheus = stack.wait_for_line(LISTENING + "/api/v1/alerts +Prometheus: ")[1]
-        alertmanager = stack.wait_for_line(LISTENING + "/api/v2/alerts +Alertmanager: ")[1]
-        simulator = stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1]
+        at = addresses(stack)
         assert "without what Debian has no package of: tempo, grafana" in stack.log
         assert "Grafana:" not in stack.log
-        watched = "azure_scheduled_events_last_success_timestamp_seconds>0"
-        eventually(lambda: len(query(prometheus, watched)) == EXPORTERS, "all are scraped")
-        assert complaints(stack, tmp_path / "stack") == (0, [])
+        assert doctor_on(at, tmp_path / "stack") == (0, [])
 
-        play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
-        assert play.status == 200, play
-        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE     Preempt: .*\bweb-4\b")
-        assert {
-            each["labels"]["alertname"]
-            for each in json.loads(fetch(f"{alertmanager}/api/v2/alerts").body)
-        } >= {"AzureScheduledEventPreempt"}
-        page = fetch(f"{pages}/").body.decode()
-        [told] = re.findall(r'<li class="PAGE">.*<b>PAGE</b> Preempt: .*\bweb-4\b.*</li>', page)
-        assert "  " not in told, "no gap where a link is left out"
-        [link] = re.findall(rf'<a href="({pages}/runbooks/\w+\.md)">Runbook</a>', told)
-        assert "Dashboard" not in told  # there is no Grafana
-        runbook = fetch(link)
-        assert runbook.body.startswith(b"# AzureScheduledEventPreempt")
+        play_story(at.simulator, speed=4)
+        stack.wait_for_line(PAGE)
+        alerts_there = json.loads(fetch(f"{at.alertmanager}/api/v2/alerts").body)
+        names = {alert["labels"]["alertname"] for alert in alerts_there}
+        assert "AzureScheduledEventPreempt" in names
+        assert_page_is_shown(at.pages)
         info = 'azure_scheduled_events_event_info{event_type="Preempt"}'
         seen = f"count(count by (instance) (count_over_time({info}[2m]))) == {EXPORTERS}"
-        eventually(lambda: query(prometheus, seen), "all exporters see it")
+        eventually(lambda: query(at.prometheus, seen), "all exporters see it")
         ended = f"azure_scheduled_events:event_ended and on (event_id) last_over_time({info}[10m])"
-        eventually(lambda: query(prometheus, ended), "its end is known, which resolves it later")
+        eventually(lambda: query(at.prometheus, ended), "its end is known, which resolves it later")
         assert len(stack.lines("PAGE ")) == 1
         assert stack.lines("TICKET ") == []
 
         started = children(stack)
         assert len(started) == PROGRAMS
         assert stack.terminate() == 0
-        assert gone(started)
+        assert have_ended(started)
         ports = {int(port) for port in re.findall(r"127\.0\.0\.1:([1-9]\d*)", stack.log)}
         assert len(ports) == PROGRAMS
         for port in ports:
@@ -99,9 +114,28 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
                 assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def small(folder: Path) -> Path:
+def play_story(simulator: str, *, speed: float) -> None:
+    """Let the simulator at this address play its story, ``speed`` times as fast as in life."""
+    order = json.dumps({"scenario": "story", "speed": speed}).encode()
+    answer = fetch(f"{simulator}/simulator/play", "POST", order)
+    assert answer.status == 200, answer
+
+
+def assert_page_is_shown(pages: str) -> None:
+    """The webhook at this address shows the page with a link to its runbook, and none to a
+    dashboard: there is no Grafana.
+    """
+    html = fetch(f"{pages}/").body.decode()
+    [page] = re.findall(r'<li class="PAGE">.*<b>PAGE</b> Preempt: .*\bweb-4\b.*</li>', html)
+    assert "  " not in page, "no gap where a link is left out"
+    assert "Dashboard" not in page
+    [link] = re.findall(rf'<a href="({pages}/runbooks/\w+\.md)">Runbook</a>', page)
+    assert fetch(link).body.startswith(b"# AzureScheduledEventPreempt")
+
+
+def two_simulators(folder: Path, first_port: int = 10170, second_port: int = 10171) -> Path:
     """Write a compose file of two simulators, ``first`` and ``second``; return its path."""
-    port = {"first": 10170, "second": 10171}
+    ports = {"first": first_port, "second": second_port}
     health = [
         "CMD",
         "azure-scheduled-events-exporter",
@@ -115,7 +149,7 @@ def small(folder: Path) -> Path:
             "ports": [f"127.0.0.1:{published}:10170"],
             "healthcheck": {"test": health},
         }
-        for name, published in port.items()
+        for name, published in ports.items()
     }
     path = folder / "compose.yaml"
     path.write_text(yaml.safe_dump({"services": services}))
@@ -125,7 +159,8 @@ def small(folder: Path) -> Path:
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Program]:
     """A stack of two simulators that is up."""
-    flags = ["--free-ports", "--file", str(small(tmp_path)), "--folder", str(tmp_path / "stack")]
+    file = two_simulators(tmp_path)
+    flags = ["--free-ports", "--file", str(file), "--folder", str(tmp_path / "stack")]
     with Program([STACK, *flags], tmp_path / "out.log") as stack:
         stack.wait_for_line(r"Everything is up\. Ctrl-C ends it\.")
         yield stack
@@ -136,7 +171,7 @@ def test_a_part_dies(two: Program) -> None:
     first, second = children(two)
     second.kill()
     assert two.process.wait(PATIENCE) == 1
-    assert gone([first])
+    assert have_ended([first])
     (line,) = two.lines("stack: ")
     assert re.fullmatch(
         r"stack: second ended with status -9: .* \[.*/stack/logs/second\.log\]", line
@@ -148,27 +183,27 @@ def test_killed(two: Program) -> None:
     started = children(two)
     assert len(started) == 2
     two.kill()
-    eventually(lambda: gone(started), "the parts have ended")
+    eventually(lambda: have_ended(started), "the parts have ended")
 
 
 def test_port_is_taken(tmp_path: Path) -> None:
     """If an address is in use, nothing is started, and the error says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        path = small(tmp_path)
         # The second is to listen where the test listens; the first on any port.
-        path.write_text(path.read_text().replace("10171", str(port)).replace(":10170:", ":0:"))
-        with Program([STACK, "--file", str(path)], tmp_path / "out.log") as stack:
+        file = two_simulators(tmp_path, first_port=0, second_port=port)
+        with Program([STACK, "--file", str(file)], tmp_path / "out.log") as stack:
             assert stack.process.wait(PATIENCE) == 1
-            said = (
+            assert stack.log == (
                 f"stack: 127.0.0.1:{port} cannot be had: Address already in use; end what listens"
-                " there, or take any "
+                " there, or take any free ports: make stack STACK=--free-ports\n"
             )
-            assert stack.log == said + "free ports: make stack STACK=--free-ports\n"
 
 
 def notification(status: str) -> bytes:
-    """Return what Alertmanager posts."""
+    """Return what Alertmanager posts about a Reboot: texts with HTML, a runbook below the address
+    of the pages, and a dashboard elsewhere.
+    """
     labels = {"alertname": "AzureScheduledEventReboot"}
     texts = {
         "summary": "<b>, vmss_1.",
@@ -199,16 +234,17 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
 def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
     """A page, a ticket, and that one is resolved are a line each; the same again is none.
 
-    On the page they are links, the newest first, without those that lead out of the demo.
+    The web page lists them, the newest first, with links; those that lead out of the demo are left
+    out.
     """
     program, url = phone
-    notified = [
+    posted = [
         ("/pager", "firing"),
-        ("/pager", "firing"),
+        ("/pager", "firing"),  # the same again
         ("/tickets", "firing"),
         ("/pager", "resolved"),
     ]
-    for path, status in notified:
+    for path, status in posted:
         assert fetch(f"{url}{path}", "POST", notification(status)).status == 200
     runbook = "http://pages.test/runbooks/Known.md"
     after_the_time = len("HH:MM:SS ")
@@ -242,27 +278,29 @@ def test_the_ticket_that_the_page_promises() -> None:
     settings = load(ROOT / "deploy" / "compose" / "values.yaml")
     (alert,) = (each for each in alerts(settings) if each.name.endswith("ImdsUnreachable"))
     (group,) = (each for each in groups(settings) if alert in each.alerts)
-    late = parse_duration(group.interval) + parse_duration(settings.text("group.wait"))
+    evaluated_late = parse_duration(group.interval)
+    sent_late = parse_duration(settings.text("group.wait"))
     polls_and_scrapes = 10
     # Twice as late, for a machine that is slow.
-    assert int(seconds) > parse_duration(alert.holds) + 2 * late + polls_and_scrapes
+    late = 2 * (evaluated_late + sent_late) + polls_and_scrapes
+    assert int(seconds) > parse_duration(alert.holds) + late
 
 
-def complaints(stack: Program, folder: Path) -> tuple[int, list[str]]:
-    """Return the exit status of doctor on the running stack, and the checks that are not ok."""
-    prometheus = stack.wait_for_line(LISTENING + "/api/v1/alerts +Prometheus: ")[1]
-    exporter = stack.wait_for_line(LISTENING + "/ +Status page of web-0")[1]
+def doctor_on(at: Addresses, folder: Path) -> tuple[int, list[str]]:
+    """Return the exit status of doctor on the stack, once all exporters are scraped, and the checks
+    that are not ok. ``folder`` is the stack's.
+    """
     success = "azure_scheduled_events_last_success_timestamp_seconds"
     watched = f"{success} > 0 and on (instance) count_over_time({success}[1m]) > 1"
-    eventually(lambda: len(query(prometheus, watched)) == EXPORTERS, "all are scraped twice")
+    eventually(lambda: len(query(at.prometheus, watched)) == EXPORTERS, "all are scraped twice")
     [journal] = folder.glob("web-0/**/journal.sqlite")
     report = doctor(
         {
-            "imds.endpoint": stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1],
-            "web.listen-address": exporter.removeprefix("http://"),
+            "imds.endpoint": at.simulator,
+            "web.listen-address": at.web_0.removeprefix("http://"),
             "journal.path": str(journal),
-            "prometheus": prometheus,
-            "alertmanager": stack.wait_for_line(LISTENING + "/api/v2/alerts +Alertmanager: ")[1],
+            "prometheus": at.prometheus,
+            "alertmanager": at.alertmanager,
         }
     )
     return report.status, [each["check"] for each in report.complaints]
@@ -275,9 +313,9 @@ def test_victoria_metrics(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
     flags = ["--free-ports", "--folder", str(folder), "--victoria"]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
+        at = addresses(stack)
         # VictoriaMetrics does not say to which Alertmanager vmalert sends.
-        assert complaints(stack, folder) == (0, ["alerting"])
-        simulator = stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1]
-        fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 2}')
-        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE     Preempt: .*\bweb-4\b")
+        assert doctor_on(at, folder) == (0, ["alerting"])
+        play_story(at.simulator, speed=2)
+        stack.wait_for_line(PAGE)
         assert stack.terminate() == 0

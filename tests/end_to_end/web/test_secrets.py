@@ -9,7 +9,7 @@ import pytest
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import command
 from support.monitoring.collector import Collector, Reply
-from support.programs import COMMAND, Exporter, Program, eventually, fetch
+from support.programs import COMMAND, NOBODY, Exporter, Program, eventually, fetch
 from support.servers.http_peer import Peer
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of nobody
@@ -26,7 +26,7 @@ def simulator() -> Simulator:
 
 
 def with_password(url: str) -> str:
-    """The address of a collector that wants a user and a password."""
+    """Return the address with a user and the password."""
     return url.replace("//", f"//collector:{PASSWORD}@")
 
 
@@ -46,18 +46,18 @@ def shown(exporter: Exporter) -> str:
 
 
 @pytest.mark.parametrize(
-    ("reply", "alertmanager_status"),
+    ("collector_reply", "alertmanager_status"),
     [
         (Reply(), 200),
         (Reply(401), 401),
         (Reply(503), 503),
-        (Reply(302, {"Location": "http://127.0.0.1:1/"}), 302),
+        (Reply(302, {"Location": f"http://{NOBODY}/"}), 302),
         (Reply(rejected=1), 400),
     ],
     ids=["accepts", "401", "503", "302", "rejects a part"],
 )
 def test_every_answer(
-    reply: Reply,
+    collector_reply: Reply,
     alertmanager_status: int,
     simulator: Simulator,
     start_exporter: Callable[..., Exporter],
@@ -69,33 +69,26 @@ def test_every_answer(
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
     journal = tmp_path / "journal"
+    elsewhere = {"Location": f"http://{NOBODY}/"}
     with (
         simulator,
-        Collector(reply) as collector,
-        Peer(alertmanager_status, {"Location": "http://127.0.0.1:1/"}) as team,
+        Collector(collector_reply) as collector,
+        Peer(alertmanager_status, elsewhere) as alertmanager,
     ):
+        urls = f"{with_password(alertmanager.url)},{with_password(f'http://{NOBODY}')}"
         exporter = start_exporter(
             simulator.url,
             *("--otlp.endpoint", with_password(collector.url), "--journal.path", str(journal)),
-            *(
-                "--alertmanager.url",
-                f"{with_password(team.url)},{with_password('http://127.0.0.1:1')}",
-            ),
-            *(
-                "--alertmanager.http-config.file",
-                str(tmp_path / "http.yml"),
-                "--poll.interval",
-                "100ms",
-            ),
-            *("--log.level", "debug", "--log.format", "json"),
+            *("--alertmanager.url", urls),
+            *("--alertmanager.http-config.file", str(tmp_path / "http.yml")),
+            *("--log.level", "debug", "--log.format", "json", "--poll.interval", "100ms"),
             OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
         )
-        told = eventually(lambda: collector.received, "a request at the collector")[0]
-        _, headers, _ = eventually(lambda: team.requests, "a request at Alertmanager")[0]
-        assert TOKEN in told.headers["authorization"] + told.headers["x-more"], (
-            "the collector gets what it is for"
-        )
-        assert TOKEN in headers["Authorization"], "Alertmanager gets what it is for"
+        # Whom a secret is for gets it.
+        export = eventually(lambda: collector.received, "a request at the collector")[0]
+        assert TOKEN in export.headers["authorization"] + export.headers["x-more"]
+        _, headers, _ = eventually(lambda: alertmanager.requests, "a request at Alertmanager")[0]
+        assert TOKEN in headers["Authorization"]
         exporter.shows(
             "spans counted or waiting",
             lambda now: now.total("spans_total") + now.total("spans_queued"),

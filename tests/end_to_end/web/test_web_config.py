@@ -8,19 +8,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import bcrypt
 import pytest
-from playwright.sync_api import Error, expect, sync_playwright
+from playwright.sync_api import Error, expect
 
 from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.browser import chromium
 from support.documented import Block, blocks
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, Prometheus, environment, eventually
 from support.quiet import QUIET
-from support.servers.certificates import Authority
+from support.servers.certificates import Authority, Pair
 
 PAGE = ROOT / "docs" / "web-config.md"
 FILES = [
@@ -67,51 +69,58 @@ def check_config(*flags: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@dataclass(frozen=True)
+class ScrapeJob:
+    """One way in which a Prometheus scrapes the exporter, by the name of its job."""
+
+    name: str
+    certificate: Pair | None
+    password: str
+
+    def configuration(self, authority: Authority, port: int) -> dict[str, object]:
+        """Return the scrape configuration of the exporter on this port."""
+        tls = {"ca_file": str(authority.own.certificate)}
+        if self.certificate:
+            tls["cert_file"] = str(self.certificate.certificate)
+            tls["key_file"] = str(self.certificate.key)
+        return {
+            "job_name": self.name,
+            "scheme": "https",
+            "tls_config": tls,
+            "basic_auth": {"username": "prometheus", "password": self.password},
+            "static_configs": [{"targets": [f"localhost:{port}"]}],
+        }
+
+
 def test_prometheus(
     simulator: Simulator,
     authority: Authority,
     start_exporter: Callable[..., Exporter],
     tmp_path: Path,
 ) -> None:
-    """Prometheus with certificate and password sees the exporter up; without either, or with a
-    wrong one, down.
+    """Prometheus with certificate and password sees the exporter up; without a certificate, with
+    another one, with a wrong password or over plain HTTP, down.
     """
-    outsider = authority.client("outsider", "DNS:outsider.example")
     (tmp_path / "web.yml").write_text(GUARDED.format(hashed("secret")))
     exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
-
-    def job(name: str, client: str, password: str) -> dict[str, object]:
-        certificate = {
-            "cert_file": f"{tmp_path}/{client}.pem",
-            "key_file": f"{tmp_path}/{client}.key",
-        }
-        return {
-            "job_name": name,
-            "scheme": "https",
-            "tls_config": {
-                "ca_file": str(authority.own.certificate),
-                **(certificate if client else {}),
-            },
-            "basic_auth": {"username": "prometheus", "password": password},
-            "static_configs": [{"targets": [f"localhost:{exporter.port}"]}],
-        }
-
+    client = authority.client()
+    outsider = authority.client("outsider", "DNS:outsider.example")
     jobs = (
-        job("right", "client", "secret"),
-        job("wrong password", "client", "secrets"),
-        job("wrong name", outsider.certificate.stem, "secret"),
-        job("no certificate", "", "secret"),
+        ScrapeJob("right", client, "secret"),
+        ScrapeJob("wrong password", client, "wrong secret"),
+        ScrapeJob("wrong name", outsider, "secret"),
+        ScrapeJob("no certificate", None, "secret"),
     )
-    over_tls = f"__name__=up,instance=localhost:{exporter.port},job"
     expected = {
-        f"{over_tls}=wrong password": 0.0,
-        f"{over_tls}=wrong name": 0.0,
-        f"{over_tls}=no certificate": 0.0,
-        f"{over_tls}=right": 1.0,
-        # The job that every Prometheus of the tests has; it speaks plain HTTP.
-        f"__name__=up,instance=127.0.0.1:{exporter.port},job=exporter": 0.0,
+        f"__name__=up,instance=localhost:{exporter.port},job={job.name}": float(job.name == "right")
+        for job in jobs
     }
-    with Prometheus(tmp_path, f"127.0.0.1:{exporter.port}", interval="3s", jobs=jobs) as prometheus:
+    # The job that every Prometheus of the tests has speaks plain HTTP.
+    expected[f"__name__=up,instance=127.0.0.1:{exporter.port},job=exporter"] = 0.0
+    configurations = [job.configuration(authority, exporter.port) for job in jobs]
+    with Prometheus(
+        tmp_path, f"127.0.0.1:{exporter.port}", interval="3s", jobs=configurations
+    ) as prometheus:
         eventually(lambda: prometheus.query("up") == expected, "only the right one up")
         eventually(
             lambda: (prometheus.one('count_over_time(up{job="right"}[1m])') or 0) > 2,
@@ -145,31 +154,24 @@ def test_browser(
         simulator.url, "--web.config.file", str(file), "--poll.interval", "250ms"
     )
     base = f"https://localhost:{exporter.port}/"
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        knowing = chromium.new_context(
+    with chromium() as browser:
+        with_password = browser.new_context(
             ignore_https_errors=True,
             http_credentials={"username": "somebody", "password": "secret"},
         )
-        page = knowing.new_page()
+        page = with_password.new_page()
         answer = page.goto(base)
         assert answer is not None
         assert answer.status == 200
         # The moment of the page's content, which is another once it has updated itself.
-        heard = page.locator("main").get_attribute("data-now")
-        expect(page.locator(f"main:not([data-now='{heard}'])")).to_have_count(
-            1, timeout=PATIENCE * 1000
-        )
+        first_moment = page.locator("main").get_attribute("data-now")
+        updated = page.locator(f"main:not([data-now='{first_moment}'])")
+        expect(updated).to_have_count(1, timeout=PATIENCE * 1000)
         assert "stale" not in (page.locator("body").get_attribute("class") or "")
-        ignorant = chromium.new_context(ignore_https_errors=True).new_page()
-        with pytest.raises(
-            Error, match="ERR_INVALID_AUTH_CREDENTIALS"
-        ):  # it would ask, but nobody is there
-            ignorant.goto(base)
-        chromium.close()
+        # A person would be asked for the password; without one, Chromium shows this error.
+        without_password = browser.new_context(ignore_https_errors=True).new_page()
+        with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):
+            without_password.goto(base)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
         check_config(file),
     ):
         assert done.returncode == 2
-        line = done.stderr.splitlines()[-1]  # before it the log may have a line
+        *_, line = done.stderr.splitlines()  # before it the log may have a line
         assert "Traceback" not in done.stderr
         assert str(file) in line
         assert "cannot be read: No such file or directory" in line

@@ -3,6 +3,7 @@ moment.
 """
 
 import re
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from trials.trial import Row as Figures
 from trials.truth import Row, check_file, told
 
 _LINE = re.compile(r'msg="event (\w+)" event_id=(\S+)')
+"""The line of a transition in the log: the transition, and the EventId."""
 _VM = "vmss_0"
 
 
@@ -39,7 +41,14 @@ def busy(order: Order, events: int = 60) -> Scenario:
 
 @dataclass
 class Count:
-    """What all cuts together showed."""
+    """What all cuts together showed.
+
+    Attributes:
+        told: the transitions that the exporter had logged before a cut.
+        kept: for each cut, the transitions in the journal that it left, in their order.
+        unsaid: how many transitions were on disk at a cut, and not in the log yet.
+        spans: how many spans were looked for on disk or at the collector.
+    """
 
     cuts: int = 0
     told: set[Row] = field(default_factory=set)
@@ -63,7 +72,7 @@ class Cutter:
 
     @property
     def said(self) -> set[Row]:
-        """The exporter's log so far."""
+        """The transitions in the exporter's log so far."""
         return {(event_id, transition) for transition, event_id in _LINE.findall(self.exporter.log)}
 
     def cuts(self) -> None:
@@ -89,6 +98,11 @@ class Cutter:
     def _starts_from(
         self, journal: Path, said: set[Row], counted: dict[str, float], delivered: set[str]
     ) -> None:
+        """Check the journal that a cut left, and what another exporter shows that starts from it.
+
+        Before the cut, the exporter had logged ``said`` and counted ``counted``, and the collector
+        had the spans whose ids are ``delivered``.
+        """
         rows = told(journal)
         missing = said - set(rows)
         assert not missing, f"reported, and gone after a power cut: {missing}"
@@ -103,9 +117,7 @@ class Cutter:
         assert scrape.value("journal_errors_total") == 0
         shown = scrape.transitions()
         again.kill()
-        assert shown == {
-            each: sum(each == one for _, one in rows) for each in {one for _, one in rows}
-        }
+        assert shown == Counter(transition for _, transition in rows)
         check_file(journal)
         self.count.told |= said
         self.count.kept.append(rows)
@@ -143,32 +155,24 @@ def run(order: Order) -> Figures:
     ):
         assert power.disk
         live = power.disk.place / "state"
-        flags = (
-            "--instance.name",
-            _VM,
-            "--journal.path",
-            str(live),
-            "--otlp.endpoint",
-            collector.url,
-        )
-        cutter = Cutter(order, crew, power, crew.start(simulator.url, *POLL, *flags), collector)
-        cutter.exporter.shows("a poll", lambda now: now.value("up") == 1)
-        while cutter.count.cuts < cuts:
+        flags = (*POLL, "--instance.name", _VM, "--journal.path", str(live))
+        exporter = crew.start(simulator.url, *flags, "--otlp.endpoint", collector.url)
+        exporter.shows("a poll", lambda now: now.value("up") == 1)
+        cutter = Cutter(order, crew, power, exporter, collector)
+        count = cutter.count
+        while count.cuts < cuts:
             cutter.cuts()
-            if cutter.count.cuts % 10 == 0:
-                order.say(
-                    f"{cutter.count.cuts} cuts, {len(cutter.count.told)} transitions reported"
-                    " before them"
-                )
-        cutter.exporter.kill()
+            if count.cuts % 10 == 0:
+                order.say(f"{count.cuts} cuts, {len(count.told)} transitions reported before them")
+        exporter.kill()
         rows = told(live)
-    for kept in cutter.count.kept:
+    for kept in count.kept:
         assert kept == rows[: len(kept)], "a power cut made up something"
     return Figures(
         "power",
         f"{cuts} power cuts: the live file system image (ext4, in mid write) copied, mounted, its"
         f" journal opened by another exporter, seed {order.seed}",
-        f"{len(cutter.count.told)} transitions reported before the cuts, 0 lost;"
-        f" {cutter.count.unsaid} were on disk and not reported yet; {cutter.count.spans} spans"
-        " looked for, 0 lost; every `integrity_check` ok, none set aside",
+        f"{len(count.told)} transitions reported before the cuts, 0 lost; {count.unsaid} were on"
+        f" disk and not reported yet; {count.spans} spans looked for, 0 lost; every"
+        " `integrity_check` ok, none set aside",
     )
