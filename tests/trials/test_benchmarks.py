@@ -20,9 +20,12 @@ ENGINES = {
     "victoria": {"vmagent-0", "vmagent-1", "victoria-metrics", "vmalert"},
 }
 INTERVAL_SECONDS = 3  # also the time that a scrape may take
+VMS = 40
+SERIES_OF_A_VM = 99  # without an event
+BUDGETS = 13  # rows of the table in docs/performance.md
 SHORT_FLEET = (
-    f"--vms 40 --events 8 --minutes 0.3 --interval {INTERVAL_SECONDS}s --evaluation 1s --change 2.5"
-    " --boards".split()
+    f"--vms {VMS} --events 8 --minutes 0.3 --interval {INTERVAL_SECONDS}s --evaluation 1s"
+    " --change 2.5 --boards".split()
 )
 
 
@@ -38,10 +41,8 @@ def run(benchmark: str, *flags: str) -> subprocess.CompletedProcess[str]:
 def test_budgets_are_measured() -> None:
     """The benchmark measures each budget, and prints its table with units."""
     done = run("budgets", "--quick")
-    assert done.returncode in {
-        0,
-        1,
-    }, done.stderr  # 1: a budget was missed, as they are on a busy machine
+    assert done.returncode in {0, 1}, done.stderr
+    # The status is 1 if a budget was missed, which happens on a busy machine.
     rows = [
         line for line in done.stdout.splitlines() if line.endswith(("| met |", "| **missed** |"))
     ]
@@ -51,12 +52,14 @@ def test_budgets_are_measured() -> None:
         "resident memory, tracing on",
         "scrape, idle, p99",
     } <= measured
-    assert len(measured) == 13, "as many as docs/performance.md has"
+    assert len(measured) == BUDGETS
     assert "prometheus-node-exporter" in done.stdout
 
 
-def served(fleet: Fleet, vm: int) -> str:
-    """Return what the exporter of a VM serves: two members of a gzip stream, as one text."""
+def exposition(fleet: Fleet, vm: int) -> str:
+    """Return the text that the exporter of a VM serves, which comes as two members of a gzip
+    stream.
+    """
     data = fleet.body(vm)
     text = b""
     while data:
@@ -75,7 +78,7 @@ def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path
     fleet = Fleet(expositions, vms=20, events=len(TYPES), group=2)
     reported = []
     for vm in range(2 * len(TYPES)):
-        text = served(fleet, vm)
+        text = exposition(fleet, vm)
         assert "captured" not in text
         assert EVENT_ID not in text
         scrape = Scrape(text)
@@ -88,8 +91,10 @@ def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path
             assert labels["event_id"] == event["event_id"]
             assert labels["vm_name"] == event["vms"]
         reported.append(event["event_id"])
-    assert reported[0::2] == reported[1::2]
-    assert len(set(reported)) == len(TYPES)
+    of_first_vms = reported[0::2]
+    of_second_vms = reported[1::2]
+    assert of_first_vms == of_second_vms
+    assert len(set(reported)) == len(TYPES), "each group has an event of its own"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -104,7 +109,8 @@ def test_a_fleet_is_measured(engine: str) -> None:
     assert "| Azure Scheduled Events / Fleet |" in report
     samples = re.search(r"\| ([\d,]+) \| [\d,]+ MiB \|", report)
     assert samples, report
-    assert int(samples[1].replace(",", "")) > 40 * 99 / INTERVAL_SECONDS * 0.5, report
+    samples_a_second = int(samples[1].replace(",", ""))
+    assert samples_a_second > 0.5 * VMS * SERIES_OF_A_VM / INTERVAL_SECONDS, report
     programs = set(re.findall(r"(?m)^\| (\S+|the fleet) \| [\d,]+ MiB \| [\d.]+ \|$", report))
     assert programs == {*ENGINES[engine], "Alertmanager", "the fleet"}
     assert "| `azure-scheduled-events-life` |" in report

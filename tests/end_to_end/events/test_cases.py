@@ -6,8 +6,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from support.programs import Exporter, Scrape, fetch
 
 EMPTY = b'{"DocumentIncarnation": 99, "Events": []}'
 ADVICE = "9E0C5E56-2B51-4C6E-8A8B-5D0F3C1B7A10"
+"""The EventId in the case ``advisory``."""
 SECONDS_FROM_NOW = re.compile(rb"\{\{RFC\+(\d+)\}\}")
 """A time in such a document, which is served as a date of RFC 5322."""
 
@@ -48,14 +51,21 @@ def exporter(start_exporter: Callable[..., Exporter], simulator: Simulator) -> E
     return exporter
 
 
-def shown(
-    exporter: Exporter, simulator: Simulator, document: bytes
-) -> tuple[Scrape, dict[str, object], str]:
-    """Serve ``document``; once its event is shown, return metrics, its JSON and the page."""
+@dataclass(frozen=True)
+class Shown:
+    """What the exporter shows of a document with one event."""
+
+    scrape: Scrape
+    event: dict[str, Any]  # of the JSON
+    page: str
+
+
+def shown_of(document: bytes, exporter: Exporter, simulator: Simulator) -> Shown:
+    """Serve ``document``, and return what the exporter shows once it has its event."""
     simulator.serve_body(document)
     exporter.shows("the event", lambda scrape: scrape.series("event_info"))
     [event] = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-    return exporter.scrape(), event, fetch(f"{exporter.url}/").body.decode()
+    return Shown(exporter.scrape(), event, fetch(f"{exporter.url}/").body.decode())
 
 
 def kinds(scrape: Scrape) -> list[str]:
@@ -69,17 +79,20 @@ def test_advice_is_neither_pending_nor_started(
     """Advice is shown, is withdrawn at its end, takes no approval, and adds nothing to notice or
     outcome of events.
     """
-    scrape, event, page = shown(exporter, simulator, case("advisory"))
-    assert kinds(scrape) == [event["kind"]] == ["advisory"]
-    assert scrape.total("pending") + scrape.total("started") == 0
+    shown = shown_of(case("advisory"), exporter, simulator)
+    scrape = shown.scrape
+    assert kinds(scrape) == ["advisory"]
+    assert shown.event["kind"] == "advisory"
+    assert scrape.total("pending") == 0
+    assert scrape.total("started") == 0
     for absent in (
         "vm_impact_timestamp_seconds",
         "event_not_before_timestamp_seconds",
         "notice_seconds_count",
     ):
         assert scrape.series(absent) == []
-    assert "nothing scheduled" in page
-    assert "nothing to approve" in str(event["approval"])
+    assert "nothing scheduled" in shown.page
+    assert "nothing to approve" in shown.event["approval"]
     answer = command(
         "approve",
         "--imds.endpoint",
@@ -103,13 +116,14 @@ def test_more_names_than_are_kept(exporter: Exporter, simulator: Simulator) -> N
     """Of an event with 60,000 names, JSON and log get a hundred, this VM's among them, and all are
     counted.
     """
-    vms = 60_000
-    names = json.dumps([*(f"vm_{number}" for number in range(1, vms)), "vm_0"]).encode()
+    count = 60_000
+    others = [f"vm_{number}" for number in range(1, count)]
+    names = json.dumps([*others, "vm_0"]).encode()
     document = case("freeze-three-days").replace(b'["vm_0"]', names)
-    scrape, event, _ = shown(exporter, simulator, document)
-    assert scrape.total("event_resources", scope="self") == vms
-    resources = event["resources"]
-    assert isinstance(resources, list)
-    assert (len(resources), resources[-1], event["resource_count"]) == (100, "vm_0", vms)
+    shown = shown_of(document, exporter, simulator)
+    assert shown.scrape.total("event_resources", scope="self") == count
+    assert shown.event["resource_count"] == count
+    assert len(shown.event["resources"]) == 100
+    assert "vm_0" in shown.event["resources"], "this VM, though IMDS names it last"
     longest_line = max(map(len, exporter.log.splitlines()))
     assert longest_line < 5_000, "characters: no line has all names"

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -32,26 +33,40 @@ SWITCHOVER = ["patronictl -c /etc/patroni/config.yml switchover main --leader db
 
 
 @pytest.mark.parametrize(
-    ("statuses", "status", "calls", "said"),
+    ("api_answers", "exit_status", "calls", "output"),
     [
         # Asked before the switchover and twice after it: the first time it is still the leader.
-        ((200, 200, 503), 0, SWITCHOVER, ""),
+        pytest.param((200, 200, 503), 0, SWITCHOVER, "", id="hands over"),
         # If Patroni refuses, patronictl does not show it in its exit status.
-        ((200,), 1, SWITCHOVER, "this VM is still the leader 1 s after the switchover\n"),
-        ((503,), 0, [], "this VM is not the leader: no switchover\n"),
-        ((), 1, [], "Patroni's API answered 000 to /primary (000: no answer)\n"),
+        pytest.param(
+            (200,),
+            1,
+            SWITCHOVER,
+            "this VM is still the leader 1 s after the switchover\n",
+            id="Patroni refuses",
+        ),
+        pytest.param(
+            (503,), 0, [], "this VM is not the leader: no switchover\n", id="is not the leader"
+        ),
+        pytest.param(
+            (),
+            1,
+            [],
+            "Patroni's API answered 000 to /primary (000: no answer)\n",
+            id="Patroni is down",
+        ),
     ],
 )
 def test_patroni(
-    statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage
+    api_answers: Sequence[int], exit_status: int, calls: list[str], output: str, stage: Stage
 ) -> None:
     """Only a leader hands its role on, and the hook fails if it is still the leader."""
-    timeout = "1" if said else "60"  # a busy machine is slow to ask three times
-    with Patroni(*statuses) as patroni:
-        api = patroni.url if statuses else f"http://{NOBODY}"
+    timeout = "1" if output else "60"  # a busy machine is slow to ask three times
+    with Patroni(*api_answers) as patroni:
+        api = patroni.url if api_answers else f"http://{NOBODY}"
         settings = {"PATRONI_API": api, "SWITCHOVER_TIMEOUT": timeout}
-        done = stage.hook("patroni-switchover", "prepare", **settings)
-    assert done == (status, calls, said)
+        ran = stage.hook("patroni-switchover", "prepare", **settings)
+    assert ran == (exit_status, calls, output)
 
 
 def test_mysql(stage: Stage) -> None:
@@ -117,7 +132,8 @@ def shell_blocks(page: str, section: str = "") -> list[str]:
     return re.findall(r"(?ms)^```sh\n(.*?)^```$", text)
 
 
-# The redis-cli of a VM in this role, until Sentinel's failover moves the master elsewhere.
+# The redis-cli of a VM with the role $ROLE, until Sentinel's failover moves the master elsewhere,
+# which it does unless $STAYS is set. Sentinel answers $SAID.
 REDIS = """\
 #!/bin/sh
 echo "$(basename "$0") $*" >>"$CALLS"
@@ -126,31 +142,52 @@ case $* in
 *" failover "*) echo "$SAID"; [ -n "$STAYS" ] || touch "$CALLS.moved" ;;
 esac
 """
-STILL = "this VM is still the master 1 s after the failover began\n"
+
+
+@dataclass(frozen=True)
+class RedisCase:
+    """A VM's role, what becomes of a failover, and how the hook ends."""
+
+    role: str
+    exit_status: int
+    output: str
+    sentinel_says: str = "OK"
+    stays_master: bool = False
 
 
 @pytest.mark.parametrize(
-    ("before", "said", "stays", "status", "output"),
+    "case",
     [
-        ("master", "OK", "", 0, "sentinel failover mymaster: OK\n"),
-        ("slave", "OK", "", 0, "this VM is not the master: no failover\n"),
-        ("", "OK", "", 1, "Redis does not answer with its role: \n"),
+        RedisCase("master", 0, "sentinel failover mymaster: OK\n"),
+        RedisCase("slave", 0, "this VM is not the master: no failover\n"),
+        RedisCase("", 1, "Redis does not answer with its role: \n"),
         # redis-cli ends with 0 when Sentinel refuses, too.
-        ("master", "NOGOODSLAVE none", "", 1, "sentinel failover mymaster: NOGOODSLAVE none\n"),
-        ("master", "OK", "yes", 1, "sentinel failover mymaster: OK\n" + STILL),
+        RedisCase(
+            "master",
+            1,
+            "sentinel failover mymaster: NOGOODSLAVE none\n",
+            sentinel_says="NOGOODSLAVE none",
+        ),
+        RedisCase(
+            "master",
+            1,
+            "sentinel failover mymaster: OK\n"
+            "this VM is still the master 1 s after the failover began\n",
+            stays_master=True,
+        ),
     ],
+    ids=["hands over", "is not the master", "no role", "Sentinel refuses", "stays the master"],
 )
-def test_redis_sentinel(
-    before: str, said: str, stays: str, status: int, output: str, stage: Stage
-) -> None:
+def test_redis_sentinel(case: RedisCase, stage: Stage) -> None:
     """Only a master hands its role on, and the hook fails if Sentinel refuses or it stays one."""
     (stage.folder / "bin" / "redis-cli").write_text(REDIS)
-    settings = {"ROLE": before, "SAID": said, "STAYS": stays}
-    settings["FAILOVER_TIMEOUT"] = "1" if stays else "60"
+    settings = {"ROLE": case.role, "SAID": case.sentinel_says, "FAILOVER_TIMEOUT": "60"}
+    if case.stays_master:
+        settings |= {"STAYS": "yes", "FAILOVER_TIMEOUT": "1"}
     ran = stage.hook("redis-sentinel-failover", "prepare", **settings)
-    assert (ran.status, ran.output) == (status, output)
+    assert (ran.status, ran.output) == (case.exit_status, case.output)
     failover = "redis-cli -h 127.0.0.1 -p 26379 sentinel failover mymaster"
-    assert (failover in ran.calls) == (before == "master")
+    assert (failover in ran.calls) == (case.role == "master")
     assert stage.hook("redis-sentinel-failover", "recover") == (0, [], "")
 
 
@@ -195,7 +232,7 @@ SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --
 
 
 @pytest.mark.parametrize(
-    ("trial", "said", "is_approved"),
+    ("section", "said", "is_approved"),
     [
         ("Patroni", (SWITCHED, "outcome=ok", ": accepted"), True),
         (
@@ -209,9 +246,9 @@ SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --
     ],
 )
 def test_trials_of_the_page_on_databases(
-    trial: str, said: Sequence[str], is_approved: bool, stage: Stage
+    section: str, said: Sequence[str], is_approved: bool, stage: Stage
 ) -> None:
-    """The commands of each trial, with the stand-ins of the page, print what the page says."""
+    """The commands of each section, with the stand-ins of the page, print what the page says."""
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
 
     def started(commands: str, name: str) -> Program:
@@ -220,7 +257,8 @@ def test_trials_of_the_page_on_databases(
         return Program(["sh", "-c", f"cd {stage.folder} && {here}"], stage.folder / name, **env)
 
     (stand_ins, *_) = shell_blocks("databases-trial.md")
-    (*before, simulator, hook) = shell_blocks("databases-trial.md", trial)
+    # A section prepares its trial, starts the simulator, and then the hook.
+    (*before, simulator, hook) = shell_blocks("databases-trial.md", section)
     port = "--web.listen-address 127.0.0.1:0"
     with started(simulator.replace("\n", f" {port}\n"), "simulator.log") as imds:
         url = imds.wait_for_line(r"http://127\.0\.0\.1:\d+")[0]

@@ -49,8 +49,8 @@ class Play:
             self.expected[f"AzureScheduledEvent{name}", severity, status] += 1
         self.chain.receiver.wait_for(list(self.expected.elements()), ALERT_SECONDS)
 
-    def told(self) -> Counter[tuple[str, str, str]]:
-        """Return all notifications that came."""
+    def notifications(self) -> Counter[tuple[str, str, str]]:
+        """Return how often each notification came: alert, severity and status."""
         receiver = self.chain.receiver
         return Counter([*receiver.notified("/pager"), *receiver.notified("/tickets")])
 
@@ -102,7 +102,7 @@ def follow_events(play: Play) -> None:
     play.expect("firing", "Redeploy critical")
     play.expect("resolved", "Freeze warning", "DegradedHost warning")
     play.wait_while_away(rebooted)
-    assert play.told() == play.expected, "alerts about VMs that are away are not resolved"
+    assert play.notifications() == play.expected, "alerts about VMs that are away are not resolved"
     now = f"{imds_time()}"
     rebooted.show(f"R ended {now}", f"P ended {now}")
     moved.show(f"D ended {now}")
@@ -111,4 +111,4 @@ def follow_events(play: Play) -> None:
     play.expect("firing", "Redeploy critical")
     moved.show(f"D ended {imds_time()}")
     play.expect("resolved", "Redeploy critical")
-    assert play.told() == play.expected
+    assert play.notifications() == play.expected

@@ -36,8 +36,8 @@ def assert_no_secret(where: str, text: str) -> None:
         assert secret not in text, f"{where}: {text}"
 
 
-def shown(exporter: Exporter) -> str:
-    """All that the exporter shows over HTTP."""
+def shown_over_http(exporter: Exporter) -> str:
+    """Return all that the exporter shows over HTTP, with the headers."""
     pages = [
         fetch(f"{exporter.url}{path}")
         for path in ("/", "/metrics", "/api/v1/events", "/-/healthy", "/-/ready")
@@ -84,17 +84,14 @@ def test_every_answer(
             *("--log.level", "debug", "--log.format", "json", "--poll.interval", "100ms"),
             OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
         )
-        # Whom a secret is for gets it.
+        # A secret goes to the server that it is for.
         export = eventually(lambda: collector.received, "a request at the collector")[0]
         assert TOKEN in export.headers["authorization"] + export.headers["x-more"]
         _, headers, _ = eventually(lambda: alertmanager.requests, "a request at Alertmanager")[0]
         assert TOKEN in headers["Authorization"]
-        exporter.shows(
-            "spans counted or waiting",
-            lambda now: now.total("spans_total") + now.total("spans_queued"),
-        )
+        exporter.shows("spans", lambda now: now.total("spans_total") + now.total("spans_queued"))
         exporter.shows("alerts are counted", lambda now: now.total("alertmanager_alerts_total"))
-        assert_no_secret("pages", shown(exporter))
+        assert_no_secret("pages", shown_over_http(exporter))
         assert exporter.terminate() == 0
     assert_no_secret("log", exporter.log)
     for file in journal.iterdir():

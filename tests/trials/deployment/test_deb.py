@@ -59,21 +59,26 @@ def debian(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return root
 
 
+def _run_in(root: Path, *command: str) -> str:
+    """Run a command in a root of Debian; return what it prints."""
+    done = subprocess.run(
+        ["chroot", root, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_installed_upgraded_purged(debian: Path, tmp_path: Path) -> None:
     """The program runs, changed settings survive an upgrade, removal keeps them, and purge leaves
     nothing behind.
     """
 
     def run(*command: str) -> str:
-        done = subprocess.run(
-            ["chroot", debian, *command],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return _run_in(debian, *command)
 
     def install(version: str) -> None:
         shutil.copy(_built(tmp_path / version, version), debian / "package.deb")

@@ -35,7 +35,7 @@ PROMETHEUS = "rules on Prometheus"
 VMALERT = "rules on vmalert"
 PUSHES = "pushes"
 ENOUGH = 100
-"""Notifications."""
+"""Fewer notifications would mean that a part of the fleet was left out."""
 ABOUT_EVENTS = {"NotApproved", "Overdue", "StartedTooLong", "PausedLonger"}
 SAVED = "NOTIFICATIONS"
 """Environment variable: a file for the messages that a chat shows, as JSON."""
@@ -45,13 +45,16 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What was told first, by way, and what is known of each event, VM, scale set and target.
+class FirstNotifications:
+    """What was notified first.
 
-    ``placed`` are the alerts of events that stay as they are.
+    Attributes:
+        by_way: the first notification of each alert, by rules on each engine and by pushes.
+        placed: the alerts of events that stay as they are.
+        subjects: the VMs and the resource group of each event, VM, scale set and target.
     """
 
-    first: Mapping[str, Mapping[Key, Mapping[str, Any]]]
+    by_way: Mapping[str, Mapping[Key, Mapping[str, Any]]]
     placed: Collection[Key]
     subjects: Mapping[str, Subject]
 
@@ -63,8 +66,8 @@ def key_of(alert: Mapping[str, Any]) -> Key:
     return labels["alertname"], next(labels[name] for name in names if labels.get(name))
 
 
-def first_told(receiver: Receiver) -> dict[Key, Mapping[str, Any]]:
-    """Return what was said first by each alert."""
+def first_of_each(receiver: Receiver) -> dict[Key, Mapping[str, Any]]:
+    """Return the first notification of each alert."""
     first: dict[Key, Mapping[str, Any]] = {}
     for notification in receiver.webhooks():
         for alert in notification.body["alerts"]:
@@ -83,7 +86,7 @@ def hurry(folder: Path, engine: Program) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def notified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstNotifications]:
     """Play the fleet beside both engines, and an Alertmanager that gets pushes only."""
     folder = tmp_path_factory.mktemp("notifications")
     for name in ("pushes", "prometheus", "victoria"):
@@ -112,8 +115,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         ways = {PROMETHEUS: prometheus.receiver, VMALERT: victoria.receiver, PUSHES: pushed}
         _wait_for_all(ways, fleet)
         _save(prometheus.receiver)
-        first = {way: first_told(receiver) for way, receiver in ways.items()}
-        yield Told(first, fleet.placed.keys(), subjects_of(fleet))
+        first = {way: first_of_each(receiver) for way, receiver in ways.items()}
+        yield FirstNotifications(first, fleet.placed.keys(), subjects_of(fleet))
 
 
 def _wait_for_hits(url: str, fleet: Fleet) -> None:
@@ -133,7 +136,7 @@ def _wait_for_all(ways: Mapping[str, Receiver], fleet: Fleet) -> None:
         return [
             (way, key)
             for way, receiver in ways.items()
-            for key in wanted[way] - first_told(receiver).keys()
+            for key in wanted[way] - first_of_each(receiver).keys()
         ]
 
     eventually(missing, "nothing is missing", 300, until=lambda found: not found)
@@ -174,22 +177,25 @@ def subjects_of(fleet: Fleet) -> dict[str, Subject]:
     return found
 
 
-def test_whole(told: Told) -> None:
-    """Each has VMs, resource group, time, advice, how it ends, links, and a short title."""
+def test_whole(notified: FirstNotifications) -> None:
+    """Each first notification has VMs, resource group, time, advice, how it ends, links, and a
+    short title.
+    """
     found = []
-    counts: Counter[Key] = Counter()
-    for way, alerts in told.first.items():
-        for key, alert in alerts.items():
-            drilled = Subject(("DRILL-vmss_0",), "simulated")
-            subject = told.subjects.get(key[1], drilled)
+    counts: Counter[tuple[str, str]] = Counter()  # by alert and way
+    drilled = Subject(("DRILL-vmss_0",), "simulated")
+    for way, alerts in notified.by_way.items():
+        for (alertname, about), alert in alerts.items():
+            subject = notified.subjects.get(about, drilled)
             found += [f"{way}: {each}" for each in complaints(alert, subject.vms, subject.group)]
-            counts[key[0].removeprefix(PREFIX), way] += 1
+            counts[alertname.removeprefix(PREFIX), way] += 1
     print(_table(counts, len(found)))
     assert not found, "\n".join(found)
     assert counts.total() >= ENOUGH
 
 
-def _table(counts: Counter[Key], wrong: int) -> str:
+def _table(counts: Counter[tuple[str, str]], wrong: int) -> str:
+    """Return how many notifications of each alert came, by way, for people to read."""
     ways = (PROMETHEUS, VMALERT, PUSHES)
     rows: list[Sequence[object]] = [("alert", *ways), ("---",) * 4]
     rows += [
@@ -200,9 +206,9 @@ def _table(counts: Counter[Key], wrong: int) -> str:
     return "\n" + "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
-def test_same(told: Told) -> None:
-    """Of an event that stays as it is, each way says the same."""
-    for key in told.placed:
-        pushed = told.first[PUSHES][key]["annotations"]
+def test_same(notified: FirstNotifications) -> None:
+    """Of an event that stays as it is, the texts by rules on both engines are those by pushes."""
+    for key in notified.placed:
+        pushed = notified.by_way[PUSHES][key]["annotations"]
         for way in (PROMETHEUS, VMALERT):
-            assert told.first[way][key]["annotations"] == pushed
+            assert notified.by_way[way][key]["annotations"] == pushed

@@ -3,6 +3,8 @@ fail.
 """
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from azure_scheduled_events_exporter.alerts import GENERATED, Settings
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from support.stories.events import EVENTS, PAUSES
 from support.stories.exporters import EXPORTERS, FLAKY
-from support.stories.story import INTERVAL, play
+from support.stories.story import INTERVAL, Story, play
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
 from trials.monitoring.fleets import fleet
@@ -31,7 +33,9 @@ def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
     found = fleet(f"{seed}/{number}")
     rules = _rules()
     checked = {f"{PREFIX}{check.alert}" for check in found.checks}
-    for group in rules["groups"]:  # what no check needs takes half of the time
+    # The alerts that no check needs would take half of the time; recordings have no name of an
+    # alert.
+    for group in rules["groups"]:
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert") in {None, *checked}]
     tests = [
         {
@@ -50,37 +54,50 @@ def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
 
 def test_pushes_add_no_page(number: int, seed: int) -> None:
     """Beside exporters that push, each alert is paged and resolved as often as by rules alone."""
-    random.seed(f"{seed}/{number}")  # of the outbox
+    random.seed(f"{seed}/{number}")  # for the pauses between pushes, which the exporter draws
     found = fleet(f"{seed}/{number}")
-    by_rules = told(found, random.Random(number), pushes=False)
-    beside = told(found, random.Random(number), pushes=True)
-    assert beside == by_rules
+    by_rules_alone = told(found, random.Random(number), pushes=False)
+    with_pushes = told(found, random.Random(number), pushes=True)
+    assert with_pushes == by_rules_alone
+
+
+@dataclass(frozen=True)
+class Change:
+    """A text in the rules' expressions, what replaces it, and the stories of which one must fail
+    then.
+    """
+
+    stories: Sequence[Story]
+    before: str
+    after: str
 
 
 CHANGES = {
-    "an alert is not held": (WITNESSES, "> time() - 1800)", "> time())"),
-    "an end is not known": (EVENTS, "(azure_scheduled_events:event_ended < time() - 180)", "up"),
-    "an end is forgotten": (
+    "an alert is not held": Change(WITNESSES, "> time() - 1800)", "> time())"),
+    "an end is not known": Change(
+        EVENTS, "(azure_scheduled_events:event_ended < time() - 180)", "up"
+    ),
+    "an end is forgotten": Change(
         EVENTS,
         "last_over_time(azure_scheduled_events:event_ended[5m])",
         "(vector(1) > 2)",
     ),
-    "any end is believed": (
+    "any end is believed": Change(
         WITNESSES,
         "max by (event_id) (max_over_time(azure_scheduled_events:event[1h]))",
         "max by (event_id) (max_over_time(azure_scheduled_events:event[1h]) * 0)",
     ),
-    "what is days ahead is held": (
+    "what is days ahead is held": Change(
         EVENTS,
         "unless on (event_id, event_type, kind) azure_scheduled_events:event_outdated",
         "",
     ),
-    "peers do not speak for a VM": (
+    "peers do not speak for a VM": Change(
         WITNESSES,
         "or azure_scheduled_events_peer_impact_timestamp_seconds",
         "",
     ),
-    "a document without the event is a return": (
+    "a document without the event is a return": Change(
         WITNESSES,
         (
             "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)"
@@ -89,19 +106,21 @@ CHANGES = {
         ),
         "",
     ),
-    "a VM that is missing is forgotten": (
+    "a VM that is missing is forgotten": Change(
         VMS,
         "or last_over_time(azure_scheduled_events:vm_missing[5m])",
         "",
     ),
-    "one event is half a set": (VMS, "> max without (event_id)", "> 0 * max without (event_id)"),
-    "failed scrapes end the ticket about a pause": (PAUSES, "[10m])", "[15s])"),
-    "a VM that is scraped seldom is there": (
+    "one event is half a set": Change(
+        VMS, "> max without (event_id)", "> 0 * max without (event_id)"
+    ),
+    "failed scrapes end the ticket about a pause": Change(PAUSES, "[10m])", "[15s])"),
+    "a VM that is scraped seldom is there": Change(
         VMS,
         "last_over_time(azure_scheduled_events:blind[45s])",
         "last_over_time(up[45s])",
     ),
-    "a request counts as an event": (
+    "a request counts as an event": Change(
         IMPACTS,
         (
             " unless on (event_id)"
@@ -109,23 +128,23 @@ CHANGES = {
         ),
         "))",
     ),
-    "a restarted exporter pages again": (
+    "a restarted exporter pages again": Change(
         EVENTS,
         'unless on (event_id) last_over_time(azure_scheduled_events:event{kind="announced"}[1h])',
         "",
     ),
-    "a VM that is away has no exporter": (
+    "a VM that is away has no exporter": Change(
         EXPORTERS,
         "unless on () azure_scheduled_events:vm_away",
         "",
     ),
-    "a VM that is away has an exporter that is down": (
+    "a VM that is away has an exporter that is down": Change(
         IMPACTS,
         "azure_scheduled_events:vm_away\n      or (azure",
         "(azure_scheduled_events:vm_away < 0)\n      or (azure",
     ),
-    "scrapes are not counted": (FLAKY, ")[3m:15s]) < 0.8", ")[15s:15s]) < 0.8"),
-    "approvals by others are refused": (
+    "scrapes are not counted": Change(FLAKY, ")[3m:15s]) < 0.8", ")[15s:15s]) < 0.8"),
+    "approvals by others are refused": Change(
         EXPORTERS,
         "unless on (event_id) azure_scheduled_events_event_started_timestamp_seconds\n)",
         ")",
@@ -136,14 +155,14 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_stories_can_fail(change: str, tmp_path: Path) -> None:
     """With a change that loses a promise, a story fails."""
-    stories, before, after = CHANGES[change]
+    loss = CHANGES[change]
     rules = _rules()
     changed = 0
     for rule in (rule for group in rules["groups"] for rule in group["rules"]):
-        changed += before in rule["expr"]
-        rule["expr"] = rule["expr"].replace(before, after)
-    assert changed
-    assert "FAILED" in play(tmp_path, rules, [story.to_test() for story in stories])
+        changed += loss.before in rule["expr"]
+        rule["expr"] = rule["expr"].replace(loss.before, loss.after)
+    assert changed, "the rules have the text that is changed"
+    assert "FAILED" in play(tmp_path, rules, [story.to_test() for story in loss.stories])
 
 
 def _rules() -> Any:
