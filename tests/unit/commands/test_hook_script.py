@@ -55,6 +55,7 @@ def test_what_can_be_executed(tmp_path: Path) -> None:
         "#!/bin/sh",
         "#! /bin/sh -e",
         "#!/usr/bin/env sh",
+        "#!/usr/bin/env\tsh",
         "#!/usr/bin/env -S LC_ALL=C sh -e",
         "#!/usr/bin/env -i sh",
         f"#!{sys.executable}",

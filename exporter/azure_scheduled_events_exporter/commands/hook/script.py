@@ -63,9 +63,9 @@ def _problem(path: Path, depth: int = 0) -> str:
         return "has no first line that names its interpreter, such as #!/bin/sh"
     if b"\r" in line:
         return "its lines end with CR LF, as on Windows: save it with LF (sed -i 's/\\r$//')"
-    named = line.removeprefix(_SHEBANG).decode(errors="replace").strip(" \t")
+    named = line.removeprefix(_SHEBANG).decode(errors="replace").replace("\t", " ").strip(" ")
     interpreter, _, rest = named.partition(" ")
-    return _interpreter_problem(interpreter, rest.strip(" \t"), depth)
+    return _interpreter_problem(interpreter, rest.strip(" "), depth)
 
 
 def _interpreter_problem(interpreter: str, rest: str, depth: int) -> str:
