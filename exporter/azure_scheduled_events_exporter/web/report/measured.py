@@ -77,9 +77,13 @@ def interruption(life: Lifecycle) -> Answer:
         why = _unmeasured(life) or "nobody measured from the start on"
         return Answer(_HOW_LONG_INTERRUPTED, why=why)
     if life.pauses == 0:
-        # A pause counts as observed only if it was measured from the start on: no part is missing.
         return Answer(_HOW_LONG_INTERRUPTED, ("no pause of 0.1s or more was seen",))
-    return Answer(_HOW_LONG_INTERRUPTED, (_pause(life, life.observed_pause),), _unmeasured(life))
+    why = ""
+    if is_pause_a_restart(life):
+        # A pause is recorded only if it was measured from the start of the event on, but a restart
+        # is recorded all the same: only then can a part be missing.
+        why = _unmeasured(life)
+    return Answer(_HOW_LONG_INTERRUPTED, (_pause(life, life.observed_pause),), why)
 
 
 def _without_start(question: str, life: Lifecycle) -> Answer:

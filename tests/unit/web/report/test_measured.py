@@ -113,6 +113,16 @@ def test_no_pause() -> None:
     assert "pause of this VM" not in written
 
 
+def test_a_pause_at_a_start_between_two_documents() -> None:
+    """An event that began between two documents was measured from its start on."""
+    watch = Watch()
+    watch.sees(at(0))
+    watch.sees(at(1), STARTED, pause=Pause(0.5, ended=at(1)))
+    written = markdown(report(Sources(watch.life)), "")
+    assert "measured on this VM:** paused once, for 0.5s, from about" in written
+    assert "How long the VM was interrupted" not in written
+
+
 _REST = "; the rest is not known: nobody watched the"
 
 
