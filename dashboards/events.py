@@ -117,7 +117,11 @@ class Events:
         ]
 
     def _texts(self) -> list[str]:
-        """Return the queries of the columns with texts, for each kind of rows."""
+        """Return the queries of the columns with texts, for each kind of rows.
+
+        The texts are labels of the results. Their values are not shown: no column of the table is
+        called ``row`` or ``traced``.
+        """
         new = newest()
         unseen = f"{new} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
         away = one(last(EVENT_INFO, HELD, SELF))

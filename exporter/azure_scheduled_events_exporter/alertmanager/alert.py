@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.alerts.events import RESOLVE_AFTER
 from azure_scheduled_events_exporter.alerts.formats.wording import (
     NO_VMS,
     UNKNOWN_TIME,
-    vms_in_place,
+    vms_with_group,
 )
 from azure_scheduled_events_exporter.alerts.pushed import Facts, PushedAlert
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
@@ -113,7 +113,7 @@ def facts_of(life: Lifecycle, instance: Instance | None) -> Facts:
     return Facts(
         event_id=life.event_id,
         event_type=life.event.event_type,
-        vms=vms_in_place(vms, resource_group),
+        vms=vms_with_group(vms, resource_group),
         when=_when(life),
         names=life.event.resources[:RESOURCES_SHOWN],
         resource_group=resource_group,

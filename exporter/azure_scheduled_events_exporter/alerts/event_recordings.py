@@ -79,10 +79,14 @@ def _impact(kept: tuple[str, ...]) -> Recording:
 def _impacts(kept: tuple[str, ...]) -> str:
     """Return the PromQL of the times of impacts, or 0 for an event without a known time.
 
+    ``kept`` are the labels of scrape targets that alerts carry, such as ``team``: the setting
+    ``labels.keep``.
+
     Without kept labels, what exporters say that have just seen the event comes first. With kept
     labels, what the event's own VMs say comes first, because the alert gets their labels: what one
-    has said counts on while others see the event, since it may be down. Peers count only for a kind
-    of the event that no own VM has shown, and only after ``_PEERS_WAIT``.
+    has said counts on while others see the event, since it may be down. Peers, which are VMs that
+    see the event without being named by it, count only for a kind of the event that no own VM has
+    shown, and only after ``_PEERS_WAIT``.
     """
     if not kept:
         return promql(f"""

@@ -136,6 +136,8 @@ def _throttled() -> Alert:
 
 def _exporter_down(settings: Settings) -> Alert:
     job = _job(settings)
+    # From the third line on: the targets of VMs that are left out. Such a VM is away because of an
+    # event, or it is missing (has not come back from one) and has not answered within 5 minutes.
     return Alert(
         name=f"{PREFIX}ExporterDown",
         expression=promql(f"""

@@ -74,6 +74,7 @@ def run(parsed: argparse.Namespace) -> int:
     Raises:
         UsageError: a flag is impossible.
     """
+    # Where each variable is set that comes from an environment file: errors say so.
     places = take_environment(parsed)
     flags = written_flags(parsed)
     resolve(flags, {})  # an invalid flag is a usage error; invalid settings elsewhere are findings

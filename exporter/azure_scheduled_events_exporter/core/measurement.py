@@ -21,6 +21,7 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
     extended = []
     for before in known.current.values():
         if before.state is State.STARTED:
+            # An earlier document has shown it Started, so it does not begin now.
             after = paused(before, pause, begins=False)
             if after is not before:
                 extended.append(after)

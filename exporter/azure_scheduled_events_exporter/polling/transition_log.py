@@ -1,4 +1,8 @@
-"""Logs the transitions of events, each once."""
+"""Logs the transitions of events, each once.
+
+Until the journal is read, transitions are derived from what this run has seen alone. Then
+``polling.state`` derives them again, from that and from what the journal has remembered.
+"""
 
 import logging
 from dataclasses import dataclass
@@ -27,11 +31,11 @@ class TransitionLog:
     sends_approvals: bool
 
     def __post_init__(self) -> None:
-        # What was logged, while it may be derived a second time; None when that is over.
+        # What was logged, until the journal is read and all is derived again; None after that.
         self._remembered: set[tuple[str, Transition]] | None = set()
 
     def forget(self) -> None:
-        """Log whatever comes from now on: nothing is derived a second time any more."""
+        """Log whatever comes from now on: the journal is read, so nothing is derived again."""
         self._remembered = None
 
     def write(self, change: Change) -> None:

@@ -34,7 +34,10 @@ _SHOWN = 3
 _EVALUATION = "1m"
 _INTERVAL = "PT1M"
 _SCRAPED = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
-"""A scraped series in a recording. Its groups: the name with matchers, and the offset, if any."""
+"""A scraped series in a recording. Its groups: the name with matchers, and the offset, if any.
+
+Alerts about events need no such window: they read recordings, or look back over a minute.
+"""
 _WINDOW = "2m"
 """For how long a scraped series counts: an eviction can begin and end between two evaluations."""
 

@@ -10,8 +10,9 @@ LONGEST_TYPE = 22
 """Characters of a resource group, and of a type, in a title that is the subject of a mail."""
 UNKNOWN_TIME = "(time unknown)"
 NO_VMS = "the VMs of event"
-"""What an event's id follows, if its VMs are unknown."""
+"""Stands before an event's id, in place of the names of VMs that are unknown."""
 UNKNOWN_REFUSED = "The event that the log of the exporter names still begins at its time or later."
+"""What the refusal of an approval means, where the text cannot name the event."""
 UNKNOWN_LOSS = "This version of the exporter does not know what such an event does."
 AHEAD = (
     "Drain each VM that the event names, and copy what you need from its ephemeral disks. Then"
@@ -33,7 +34,7 @@ RECOVER = "Put the VM back into service by hand."
 """What to do if a hook failed after its event."""
 
 
-def vms_in_place(vms: str, resource_group: str) -> str:
+def vms_with_group(vms: str, resource_group: str) -> str:
     """Return what ``{vms}`` stands for."""
     if not resource_group:
         return vms

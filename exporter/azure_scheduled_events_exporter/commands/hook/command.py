@@ -173,7 +173,8 @@ def run(parsed: argparse.Namespace) -> int:
         runs = Runs(journal, parsed.name, log)
         approvals = Approvals(_approve_command(parsed, command[0]), log)
         hook = Hook(runs, rules, command, approvals, log)
-        # The hook is closed while further signals are ignored, and then the interruption ends here.
+        # A signal raises Interrupted in this block, and further ones are ignored. So the hook is
+        # closed without a disturbance, and after that, suppress ends the exception.
         with suppress(Interrupted), interruptible(), closing(hook):
             # What an earlier hook has prepared for may still be current: an empty document is then
             # not believed at once.
