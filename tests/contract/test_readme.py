@@ -182,7 +182,8 @@ def test_kinds_have_the_alerts_that_the_page_names() -> None:
 
 
 def _in_words(events: Events) -> str:
-    return "1 hour" if events.hold == 3600 else f"{events.hold // 60} minutes"
+    an_hour = 3600
+    return "1 hour" if events.hold == an_hour else f"{events.hold // 60} minutes"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def is_up(running: Running) -> bool:
 def assert_says_that_a_poll_hangs(running: Running, config: Config, exporter: Exporter) -> None:
     """Probe, metrics, status page, ``doctor`` and the line for systemd say the same."""
     body = running.get("/-/healthy").body
+    # By the clock of the test, it is 2023.
     assert re.fullmatch(rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body)
     assert not is_up(running)
     assert b"the poll loop hangs" in running.get("/").body

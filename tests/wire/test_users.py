@@ -27,6 +27,7 @@ def hashed(password: bytes, cost: int = 4, prefix: str = "2b") -> str:
 def _guarded(tmp_path: Path) -> Guarded:
     @contextmanager
     def guarded(text: str) -> Iterator[Running]:
+        """Run a server with this web configuration."""
         path = tmp_path / "web.yml"
         path.write_text(text + "\n")
         with serving(
@@ -109,17 +110,17 @@ def test_prefix(prefix: str, guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("password", "right", "wrong"),
     [
-        ("p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word"),
-        (b"", b"", b" "),
+        pytest.param(
+            "p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word", id="colons, another script"
+        ),
+        pytest.param(b"", b"", b" ", id="nothing"),
         # Bcrypt reads 72 bytes and no more, as in the exporter toolkit of Prometheus.
-        (b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y"),
-        (b"a", b"a", b"a\0"),
+        pytest.param(b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y", id="more than bcrypt reads"),
+        pytest.param(b"a", b"a", b"a\0", id="NUL"),
     ],
 )
 def test_odd_passwords(password: bytes, right: bytes, wrong: bytes, guarded: Guarded) -> None:
-    """Colons, other scripts, nothing, more than bcrypt sees and NUL: each is answered, and never by
-    a 500.
-    """
+    """Odd passwords are accepted or refused, and never answered by a 500."""
     with guarded(f"basic_auth_users: {{alice: {hashed(password)}}}") as running:
         for _ in range(2):
             assert running.get(Authorization=basic("alice", right)).status == 200

@@ -8,7 +8,8 @@ from threading import Barrier
 
 from azure_scheduled_events_exporter.journal.tables.schema import check_schema
 
-PROCESSES = 4
+WRITERS = 4
+"""Threads, each with a connection of its own: SQLite treats them as it treats processes."""
 
 
 def test_several_make_it_at_once(tmp_path: Path) -> None:
@@ -17,13 +18,13 @@ def test_several_make_it_at_once(tmp_path: Path) -> None:
     The file is in WAL mode before: while one process changes the mode, SQLite gives the others an
     error at once, and does not let them wait.
     """
-    for number in range(10):  # processes collide by chance: several attempts find it
+    for number in range(10):  # writers collide by chance, so there are several attempts
         file = tmp_path / str(number)
         with closing(sqlite3.connect(file)) as first:
             first.execute("PRAGMA journal_mode = WAL")
-        all_are_ready = Barrier(PROCESSES)
-        with ThreadPoolExecutor(PROCESSES) as pool:
-            runs = [pool.submit(make_tables, file, all_are_ready) for _ in range(PROCESSES)]
+        all_are_ready = Barrier(WRITERS)
+        with ThreadPoolExecutor(WRITERS) as pool:
+            runs = [pool.submit(make_tables, file, all_are_ready) for _ in range(WRITERS)]
         for run in runs:
             run.result()  # raises what the thread has raised
 
