@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.snapshot.pushes import Pushes, PushOutcome, no_alerts
 
 from .client import AlertmanagerClient, AlertmanagerError, Posted, posted
-from .outbox import RESEND_SECONDS, Entry, Outbox, Wanted
+from .outbox import Entry, Outbox, Wanted
 
 BATCH = 64
 """Alerts in one request, as Prometheus sends them."""
@@ -26,6 +26,9 @@ _PROBE_SECONDS = 300.0
 
 They show whether the next alert would be accepted.
 """
+
+_UNKNOWN_SECONDS = 15.0
+"""Interval at which a probe may be sent while it is unknown what the events require."""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 15.0
@@ -110,8 +113,8 @@ class Worker:
         if due or now >= self._probe_at:
             self._post(due)
         if wanted is None:
-            # Nothing is due as long as this is unknown. The poll that ends that calls wake().
-            return RESEND_SECONDS / 2
+            # Until it is known, only a probe can be due. The poll that ends this calls wake().
+            return _UNKNOWN_SECONDS
         next_at = min(self._outbox.next_due(), self._probe_at)
         return max(0.0, next_at - self._clock().monotonic)
 
@@ -128,10 +131,8 @@ class Worker:
         except AlertmanagerError as error:
             outcome = error.outcome
             reason = str(error)
-        if (
-            self._stopping
-        ):  # stop() has cancelled the request, which says nothing about Alertmanager
-            return
+        if self._stopping:
+            return  # stop() has cancelled the request: its failure says nothing of Alertmanager
         self.up = outcome is PushOutcome.ACCEPTED
         self.counts = {**self.counts, outcome: self.counts[outcome] + len(due)}
         self._report(outcome, reason)

@@ -88,7 +88,8 @@ def event_alerts(settings: Settings) -> tuple[Alert, ...]:
     An event has the kind and type of one of them at most.
     """
     kept = settings.items("labels.keep")
-    # The types that take most come first. One that is not in the tables above is an error.
+    # The types with the worst loss, which are the last ones of EventType, come first. A type that
+    # is missing in HOLDS or _ANNOUNCED is an error.
     announced = [_announced(each, kept) for each in reversed(EventType)]
     return (
         *announced,
@@ -119,7 +120,8 @@ def _announced(event_type: EventType, kept: tuple[str, ...]) -> Alert:
 
 
 def _without_notice(kept: tuple[str, ...]) -> Alert:
-    events = Events(Kind.WITHOUT_NOTICE, HOLDS[EventType.REDEPLOY], types=_RESTARTING)
+    hold = max(HOLDS[EventType.REBOOT], HOLDS[EventType.REDEPLOY])
+    events = Events(Kind.WITHOUT_NOTICE, hold, types=_RESTARTING)
     return Alert(
         name=f"{PREFIX}WithoutNotice",
         expression=_expression(events, kept),
@@ -255,19 +257,23 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
     page waits for a recording. What any exporter shows is read as recorded, so that an event that
     10,000 VMs show is read once. The event is *held* for ``events.hold`` seconds after the newest
     time at which it was seen, which is the value of ``RECORDED_SEEN``.
+
+    Two recordings remove the alert: of a kind or type that the event had before, and of its end.
     """
     by = ", ".join(("event_id", "event_type", *kept))
-    held = format_duration(events.hold)
+    hold = format_duration(events.hold)
     of_kind = _matcher(events)
     of_own = _matcher(events, 'scope="self"')
-    seen = RECORDED_SEEN + of_kind
+    shown_by_own = f"last_over_time({EVENT_IMPACT}{of_own}[1m])"
+    shown_by_any = f"{RECORDED_SEEN}{of_kind}"
+    held = f"(max_over_time({shown_by_any}[{hold}]) > time() - {events.hold})"
     expression = promql(f"""
         max by ({by}) (
           (
-            last_over_time({EVENT_IMPACT}{of_own}[1m])
+            {shown_by_own}
             or (
-              last_over_time({RECORDED_IMPACT}{of_kind}[{held}]) and on (event_id, kind)
-              ({seen} or (max_over_time({seen}[{held}]) > time() - {events.hold}))
+              last_over_time({RECORDED_IMPACT}{of_kind}[{hold}]) and on (event_id, kind)
+              ({shown_by_any} or {held})
             )
           )
           unless on (event_id, event_type, kind) {OUTDATED}

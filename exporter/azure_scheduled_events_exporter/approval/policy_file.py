@@ -85,17 +85,20 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
                     " 'action: approve'",
                     key,
                 )
-    leads = section.flag("leader_only", default=True)
-    if not leads and "takeover" in section:
+    takes_turns = section.flag("leader_only", default=True)
+    if not takes_turns and "takeover" in section:
         raise section.error(
             "has no meaning with 'leader_only: false': remove one of the two", "takeover"
         )
+    leader_only = None  # not written: then it depends on the event
+    if "leader_only" in section:
+        leader_only = takes_turns
     rule = Rule(
         name=section.text("name", f"rule {number}"),
         match=_match(match) if match else Match(),
         action=action,
         after=section.duration("after", 0.0),
-        leader_only=leads if "leader_only" in section else None,
+        leader_only=leader_only,
         takeover=section.duration("takeover", TAKEOVER_SECONDS),
         dry_run=section.flag("dry_run", default=dry_run),
         line=section.line,
@@ -181,8 +184,8 @@ def covers(one: Match, other: Match) -> bool:
         and _includes(one.event_source, other.event_source)
         and other.scope <= one.scope
         and _covers_duration(one, other)
-        and one.resources.contains(other.resources, other.fewest_resources)
-        and one.notice_left.contains(other.notice_left, -math.inf)
+        and one.resources.contains(other.resources, lowest=other.fewest_resources)
+        and one.notice_left.contains(other.notice_left, lowest=-math.inf)
     )
 
 
@@ -199,4 +202,4 @@ def _covers_duration(one: Match, other: Match) -> bool:
         return False
     if other.allows_duration(None) and not one.allows_duration(None):
         return False
-    return one.duration.contains(other.duration, 0)
+    return one.duration.contains(other.duration, lowest=0)

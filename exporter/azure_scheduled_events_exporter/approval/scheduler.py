@@ -84,7 +84,8 @@ class ApprovalScheduler:
         self._logged_policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
-        # EventId of a refused request. The next document shows whether the event still waits.
+        # EventId of a refused request. The next document shows whether the event still waits. There
+        # is one at most, because a document is followed by at most one request.
         self._refused: str | None = None
         # The reasons that were logged last, by EventId.
         self._reasons = Changes()

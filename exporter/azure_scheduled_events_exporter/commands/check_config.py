@@ -65,7 +65,7 @@ def _of_tracing(endpoint: str | None, environment: Mapping[str, str]) -> Iterato
         return
     yield from obstacles(environment)
     yield from doubts(environment)
-    can_trace = is_on(endpoint, environment)
+    can_trace = is_on(endpoint, environment)  # False if there are obstacles and no --otlp.endpoint
     if can_trace:
         try:
             otlp_sender(endpoint)  # refuses what OpenTelemetry refuses

@@ -132,9 +132,11 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     is_slow = error.outcome is Outcome.TIMEOUT and error.may_have_arrived
     if error.is_temporary or is_slow:
         return f"{advice} {_AGAIN}".strip()
-    if path == EVENTS_PATH and error.hint.startswith(DENIES):
+    is_denied = error.hint.startswith(DENIES)  # by the Guest Proxy Agent
+    if path == EVENTS_PATH and is_denied:
         return _whom_to_allow()
-    if error.hint and not error.hint.startswith(UNKNOWN):
+    is_cause_known = error.hint != "" and not error.hint.startswith(UNKNOWN)
+    if is_cause_known:
         return advice
     if error.outcome is Outcome.INVALID_DOCUMENT:
         return "Save the answer and report it."

@@ -127,11 +127,11 @@ class SpanDelivery:
         Both before the deadline of :meth:`stop`. The unfinished ones are not queued in the journal:
         the finished ones follow after the restart, with the same ids.
         """
-        batch = self._next_batch()
         spans = self._last.spans
         left = self._last.deadline - time.monotonic()
         if spans and left > 0:
             self._count(len(spans), self._sender.send(spans, self._identity(), left))
+        batch = self._next_batch()
         left = self._last.deadline - time.monotonic()
         if batch and left > 0:
             self._deliver(batch, left)

@@ -128,8 +128,10 @@ def _step(name: str, datasource: str, model: Mapping[str, Any], window: int = 0)
 def _named(alert: Alert) -> str:
     """Return the expression with the names of VMs as labels; "" if the texts need no names.
 
-    The last line gives the query a result in any case: if one query of a rule has no data, Grafana
-    treats the whole rule as if it had none.
+    Each series of the alert gets the names of one series of an info metric: several exporters may
+    show an event, and ``topk`` takes one of them. ``last_over_time`` finds the names also if their
+    exporter is down now. The last line gives the query a result in any case: if one query of a rule
+    has no data, Grafana treats the whole rule as if it had none.
     """
     if "{vms}" in alert.summary:
         keys = "event_id"

@@ -1,4 +1,4 @@
-"""The labels that the alert Maintenance would have, by which it inhibits an alert of the team.
+"""The labels of the alert Maintenance, which decide whether it inhibits an alert of the team.
 
 Both alerts are about the same VM: ``own`` are the labels of the team's alert. Those of Maintenance
 come from the rules that a Prometheus has loaded, or from the settings that rules are rendered
@@ -30,6 +30,7 @@ def of_loaded_rules(api: Api, own: Labels) -> Labels:
         ExporterError: no VM has one, the rule is not loaded, or Prometheus cannot be asked.
     """
     rule = _loaded_rule(api)
+    # The rule's own query would find only VMs that are under maintenance at this moment.
     vms = _asked(api, _vms, "/api/v1/query", query=of_every_vm(rule["query"]))
     found = max(vms, key=lambda vm: len(own.items() & vm.items()), default={})
     if not own.items() & found.items():

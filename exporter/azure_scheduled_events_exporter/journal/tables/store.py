@@ -52,7 +52,7 @@ PAGE: Final = 500
 _SPANS: Final = 256
 """How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
 _LARGEST_NUMBER: Final = 1 << 61
-"""A larger number of a transition is damage: nothing counts so far."""
+"""A transition with a larger number is damage: no exporter sees so many."""
 _STEPS_BETWEEN_LOOKS: Final = 10_000
 """After how many steps of SQLite's machine a check looks whether it is to stop: a millisecond."""
 
@@ -185,6 +185,8 @@ class Store:
             case NewSpan(span_id, span):
                 self.connection.execute("REPLACE INTO spans VALUES (?, ?)", (span_id, span))
             case EndedSpan(span_id, text):
+                # A span that has another text by now is a newer version, to be delivered still. No
+                # text stands for any.
                 sql = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
                 self.connection.execute(sql, (span_id, text))
             case RequestResult(number, result, if_unsent):

@@ -77,7 +77,7 @@ class Writer:
             try:
                 if self._shared.read is None:
                     self._shared.note_read(self._file.restored())
-                if self._shared.is_adopted:
+                if self._shared.is_adopted:  # the exporter goes on with what was read
                     self._write()
             except JournalInUseError as error:
                 if is_first:  # somebody has started a second exporter
@@ -94,7 +94,9 @@ class Writer:
         work = self._shared.work()
         store = self._file.opened()
         position = store.position()
+        # Each journal has a random id, its epoch; a file that was never written has none.
         if position.epoch and position.epoch != work.remembered.epoch:
+            # So the next opened() renames this file, and begins a new one.
             self._file.unusable = "it belongs to another VM, or is another journal"
             store = self._file.opened()
             position = store.position()
