@@ -3,13 +3,13 @@
 The engines are Prometheus; and vmagent, VictoriaMetrics and vmalert.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms
-10000] [--minutes 17] [--interval 15s] [--alerts-only] [--boards] [SETTING=VALUE ...]``, with
-settings of the rules as in a values file. One process serves the expositions of real exporters for
-all VMs, and a step of a rollout every ``--change``: one event is announced, one starts, one ends.
-The engine under test, Alertmanager and a webhook run on the same machine, so measure one engine at
-a time, with nothing beside it. Figures are those of the second half of the run. The longest window
-of the rules over all exporters is 30 minutes, so a run shorter than that, as the default is, shows
-somewhat less than a long one.
+10000] [--minutes 17] [--interval 15s] [--change 15] [--alerts-only] [--boards] [SETTING=VALUE
+...]``, with settings of the rules as in a values file. One process serves the expositions of real
+exporters for all VMs, and a step of a rollout every ``--change`` seconds: one event is announced,
+one starts, one ends. The engine under test, Alertmanager and a webhook run on the same machine, so
+measure one engine at a time, with nothing beside it. Figures are those of the second half of the
+run. The longest window of the rules over all exporters is 30 minutes, so a run shorter than that,
+as the default is, shows somewhat less than a long one.
 """
 
 import json
@@ -107,6 +107,7 @@ def start(plan: Plan, folder: Path, server: Server) -> Engine:
         "scrape_timeout": f"{timeout:g}s",
     }
     if plan.alerts_only:
+        # As the page of the documentation about fleets advises.
         kept = kept_by_alerts(PAGE.read_text("utf-8"))
         keep = {"action": "keep", "source_labels": ["__name__"], "regex": kept}
         job["metric_relabel_configs"] = [keep]

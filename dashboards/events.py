@@ -131,11 +131,15 @@ class Events:
         traced = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"
         current = f"max by (event_id) ({metric(EVENT_INFO, *self.info, TRACED)})"
         return [
+            # Current events: those that an exporter sees, and those that are only shown still.
             _of(self.few, "row", first_vm(f"{new} >= time() - {STALE_SECONDS}")),
             _of(self.few_timed, "row", first_vm(with_status("not seen", unseen))),
+            # Events that are away.
             _of(self.rows_away, "row", first_vm(with_status("not seen", away))),
+            # Past events: their texts, and how they ended, which is shown as their state.
             _of(self.rows_past, "row", first_vm(past)),
             f'label_replace({outcome}, "event_status", "$1", "outcome", "(.*)")',
+            # The traces of current and of past events, if a source of traces is chosen.
             cells("traced", with_trace(f"topk({MOST}, {current})")),
             cells("traced", with_trace(traced)),
         ]

@@ -18,7 +18,10 @@ _VARIABLE = re.compile(r"\$\{([A-Z_]+):-([^}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """What is at ``target`` in a container: a file here, a named volume, or one of its own."""
+    """What is at ``target`` in a container: a ``file`` of this machine, or a volume.
+
+    Without a ``file`` and without the name of a ``volume``, it is a volume of this container alone.
+    """
 
     target: str
     file: Path | None = None

@@ -50,6 +50,7 @@ def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SE
         if life.event.event_type in EVENT_FACTS:
             # The announcement was wrong: people are told, even if a user requested the event.
             return Kind.ANNOUNCED
+        # What an unknown type does is not known either way, so its origin decides.
     return _by_origin(life)
 
 

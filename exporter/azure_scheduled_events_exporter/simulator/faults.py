@@ -67,7 +67,7 @@ class FaultWindow:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """A fault in scenario time: it begins ``at`` so many seconds of the scenario, for ``seconds``.
+    """A fault in scenario time: it begins at the second ``at``, and lasts for ``seconds``.
 
     By default, it begins with the scenario and lasts until it is healed.
     """

@@ -160,6 +160,7 @@ def _named(expression: str, keys: str, names: str, *, now: str, before: str, eve
 
     The vectors are ``now``, then ``before`` within the last hour, then ``every``. The last one has
     no names. It has each event or target, so that no alert is lost if nobody knows the names.
+    ``topk`` keeps one series of each key, because several exporters may know the same names.
 
     The expression is multiplied by 1, so that its value stays: an info metric is always 1, and
     ``every`` is made so.
