@@ -168,8 +168,8 @@ def test_the_pod_monitor_follows_the_values(charts: dict[str, list[Manifest]]) -
 
 
 def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
-    """Each dashboard is a ConfigMap that Grafana's sidecar finds, the generated one, and fits
-    kubectl apply.
+    """Each generated dashboard is in a ConfigMap that Grafana's sidecar finds, and that is small
+    enough for kubectl apply.
     """
     maps = [
         each

@@ -48,8 +48,8 @@ def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_probes(charts: dict[str, list[Manifest]]) -> None:
-    """It is restarted only when it does not live, and ready once Azure has answered; over TLS where
-    it speaks TLS.
+    """A pod is restarted only when the exporter does not live, and ready once Azure has answered.
+    The probes use TLS where the exporter does.
     """
     plain = container(charts["defaults"])
     tls = container(charts["everything"])
@@ -236,8 +236,8 @@ def test_a_folder_of_other_programs_is_left_alone(
 
 
 def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
-    """It runs on Spot and drained nodes too, on no virtual node, and on the node's network unless
-    told otherwise.
+    """By default, a pod runs on every node, Spot and drained ones too, but no virtual one; it is on
+    the node's network.
     """
     spec = pod(charts["defaults"])
     assert spec["tolerations"] == [{"operator": "Exists"}]

@@ -180,7 +180,9 @@ def test_nothing_is_public_before_somebody_has_approved_it() -> None:
 
 
 def test_every_file_of_a_release_is_attested_and_attached() -> None:
-    """What make release builds is a subject of both attestations, and a file of the release."""
+    """Each file that make release builds is a subject of both attestations, and is attached to the
+    release.
+    """
     built = {"dist/*", "release/*.pyz", "release/*.deb", "release/*.tgz", "release/*.tar.gz"}
     release = GITHUB / "workflows" / "release.yml"
     attested = [

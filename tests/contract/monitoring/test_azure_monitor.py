@@ -263,7 +263,7 @@ def test_export(settings: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_the_texts_cannot_say() -> None:
-    """What the page quotes of Azure's texts stands in the rules."""
+    """Each text that the page quotes from Azure's alerts is a part of a text of the rules."""
     page = (ROOT / "docs" / "azure-monitor.md").read_text()
     table = page.partition("## What the texts cannot say")[2].partition("\n## ")[0]
     quoted = [

@@ -291,8 +291,8 @@ def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
 
 
 def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
-    """Its board says that nobody sees its event, that its exporter is down, and that the rest is
-    unknown.
+    """The board of a VM that is away says that nobody sees its event, that its exporter is down,
+    and that the rest is unknown.
     """
     standby = vm_board(during_events, "db-standby")
     assert [row["State"] for row in standby.table(titles.EVENTS)] == [

@@ -10,6 +10,7 @@ from support.paths import ROOT
 from support.stories.story import play
 
 UNIT = "patroni-switchover.service"
+# By VM, whether systemd reports the service as active: samples of every 15 s.
 STATES = {
     "works": "1x80",
     "stopped": "0x80",
@@ -21,7 +22,7 @@ STATES = {
 
 
 def test_rules_of_the_page(tmp_path: Path) -> None:
-    """They name the VMs whose hook is stopped, ends again and again, or is missing."""
+    """The page's rules name the VMs whose hook is stopped, ends again and again, or is missing."""
     page = ROOT / "docs" / "hook-details.md"
     (rules,) = [block.text for block in blocks(page) if "node_systemd_unit_state" in block.text]
     rows = {f'up{{job="node",role="database",instance="{vm}"}}': "1x80" for vm in STATES} | {
@@ -49,7 +50,7 @@ def test_rules_of_the_page(tmp_path: Path) -> None:
 
 
 def test_command_of_the_runbook() -> None:
-    """It lists the units of all shipped hooks, and not that of the exporter."""
+    """The command of the runbook lists the units of all shipped hooks, and not the exporter's."""
     page = ROOT / "docs" / "runbooks" / "AzureScheduledEventHookFailed.md"
     (command,) = [block.text for block in blocks(page) if block.text.startswith("grep ")]
     folders = "/etc/systemd/system /lib/systemd/system"

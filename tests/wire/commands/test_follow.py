@@ -225,34 +225,39 @@ def test_a_damaged_transition(
     assert "cannot read the journal: a row does not hold JSON" in done.stderr
 
 
-def test_ends_quietly(
-    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+def test_ends_quietly_on_sigterm(
+    run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """A follower says where it begins, and ends without a further word, on SIGTERM and when its
-    reader has ended.
-    """
+    """A follower says where it begins, and ends without a further word on SIGTERM."""
     run()
     follower = follow()
     settled(follower)
     follower.terminate()
     assert re.fullmatch(r"following the journal from [0-9a-f]+:0 on\n", follower.log)
+
+
+def test_ends_quietly_with_its_reader(
+    simulator: Simulator, state: Path, run: Callable[..., Exporter]
+) -> None:
+    """A follower whose reader has closed the pipe ends at the next line, with success and without a
+    word.
+    """
+    run()
     simulator.set_document([event("A")])
-    command = [COMMAND, "events", "--follow", "--since", "0", "--imds.endpoint", simulator.url]
-    reader = subprocess.Popen(
-        [*command, "--journal.path", str(follower.output.parent / "state")],
+    flags = ("--since", "0", "--imds.endpoint", simulator.url, "--journal.path", str(state))
+    with subprocess.Popen(
+        [COMMAND, "events", "--follow", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
-    )
-    try:
-        assert reader.stdout
-        assert reader.stderr
-        assert json.loads(reader.stdout.readline())["seq"] == 1
-        reader.stdout.close()
-        simulator.set_document([event("A"), event("B")])
-        assert reader.wait(PATIENCE) == 0
-        assert reader.stderr.read() == b""
-        reader.stderr.close()
-    finally:
-        reader.kill()
-        reader.wait(PATIENCE)
+    ) as follower:
+        try:
+            assert follower.stdout
+            assert follower.stderr
+            assert json.loads(follower.stdout.readline())["seq"] == 1
+            follower.stdout.close()
+            simulator.set_document([event("A"), event("B")])
+            assert follower.wait(PATIENCE) == 0
+            assert follower.stderr.read() == b""
+        finally:
+            follower.kill()

@@ -23,8 +23,8 @@ class TestEndOfCertificate:
     )
     @pytest.mark.parametrize("text", [TLS_ONLY, REQUIRED], ids=["plain", "asking"])
     def test_at_start(self, file: Path, name: str, warnings: list[str], text: str) -> None:
-        """One that has expired or does so within a week is warned of with its end, whatever is
-        asked of clients.
+        """A certificate that has expired or does so within a week is warned of with its end,
+        whatever is asked of clients.
         """
         file.write_text(text)
         install(file, name)
@@ -37,7 +37,7 @@ class TestEndOfCertificate:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts["expires"])
 
     def test_chain(self, file: Path, authority: Authority) -> None:
-        """It is the server's own end that counts, not that of the CA's certificate behind it."""
+        """Of a chain, the end of the server's own certificate counts, not that of the CA's."""
         install(file, "soon")
         with (file.parent / "server.pem").open("a") as chain:
             chain.write(authority.own.certificate.read_text())

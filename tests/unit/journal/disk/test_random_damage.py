@@ -117,7 +117,9 @@ def without_log(content: bytes) -> bytes:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_in_a_column(data: st.DataObject) -> None:
-    """Some values, in any columns of any tables, are replaced by values of any type."""
+    """Some values, in any columns of any tables, are replaced by values of any type, and the
+    exporter goes on.
+    """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
         tables = [

@@ -128,8 +128,25 @@ def test_only_the_newest_are_kept(folder: Path, start: Open) -> None:
     assert len(names) == 2 * 3 + 1, "two with 3 files, and that of now, which has no other files"
 
 
-@pytest.mark.parametrize("damage", ["damaged", "removed", "replaced", "without logs"])
-def test_in_use(damage: str, folder: Path, start: Open) -> None:
+def removed(path: Path) -> None:
+    """Remove the file, and all others in its folder."""
+    for each in path.parent.iterdir():
+        each.unlink()
+
+
+def replaced_by_a_copy(path: Path) -> None:
+    """Put the file ``copy`` of its folder there."""
+    (path.parent / "copy").replace(path)
+
+
+def without_logs(path: Path) -> None:
+    """Remove the files that SQLite keeps beside it."""
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink()
+
+
+@pytest.mark.parametrize("damage", [without_a_table, removed, replaced_by_a_copy, without_logs])
+def test_in_use(damage: Callable[[Path], None], folder: Path, start: Open) -> None:
     """If the file is damaged, removed or replaced while it is in use, the new one has counters,
     current events and ended events of the lost one, and continues its numbers.
     """
@@ -142,16 +159,7 @@ def test_in_use(damage: str, folder: Path, start: Open) -> None:
     ):
         source.backup(copy)
     recorder.after(5).sees("A")
-    if damage == "damaged":
-        without_a_table(file)
-    elif damage == "removed":
-        for path in folder.iterdir():
-            path.unlink()
-    elif damage == "replaced":
-        (folder / "copy").replace(file)
-    else:
-        for suffix in ("-wal", "-shm"):
-            Path(f"{file}{suffix}").unlink()
+    damage(file)
     recorder.journal.maintain(recorder.now, clock_confirmed=lambda: False)  # looks at the file
     recorder.after(5).sees("A", "B")
     recorder.regains_disk()

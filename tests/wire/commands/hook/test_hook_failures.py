@@ -195,7 +195,10 @@ def test_mistakes(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
-    """It is refused and stays. A hook that took it would end at once, because its name is taken."""
+    """A file of another program is refused as journal, and stays.
+
+    The name of the hook is taken, so that a hook that accepts the file ends at once, too.
+    """
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
     with closing(writer_lock(state_file(other, "default"))):
