@@ -1,6 +1,7 @@
-"""Standard output and error of a command: what cannot be written is reported.
+"""Standard output and error of a command: they are open, and take any text.
 
-Must not know any command, or decide its exit status.
+If a text cannot be written, the command gets an OSError, which ``commands.cli`` reports; only
+:func:`say` goes on in silence. Must not know any command, or decide its exit status.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from typing import TextIO
 
 
 @contextlib.contextmanager
-def checked() -> Iterator[None]:
+def made_usable() -> Iterator[None]:
     """Within the block, the standard streams are open and take any text.
 
     At the end of the block, all text is written, or discarded if that fails; ``sys.stdout`` and

@@ -1,4 +1,7 @@
-"""The alerts of exporters that do not work."""
+"""The alerts of exporters that do not work.
+
+Their texts have placeholders, such as ``{vm}``: ``formats.texts`` explains them.
+"""
 
 from .rule import PREFIX, Alert, promql
 from .series import (

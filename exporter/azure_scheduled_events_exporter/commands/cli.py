@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     It is 0, 1 for failure, 2 for usage, 128 and the number of a signal that ended it, or 141 if
     nobody reads its output.
     """
-    with standard_streams.checked():
+    with standard_streams.made_usable():
         try:
             status = _run(sys.argv[1:] if arguments is None else arguments)
             sys.stdout.flush()

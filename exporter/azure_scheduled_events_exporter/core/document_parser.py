@@ -230,7 +230,8 @@ def _names(value: object) -> tuple[str, ...]:
         items = value
     elif isinstance(value, str):
         items = [value]
-    return _each_once(name[:_LONGEST_NAME] for name in map(clean_text, items) if name)
+    names = map(clean_text, items)
+    return _each_once(name[:_LONGEST_NAME] for name in names if name)
 
 
 def _each_once(names: Iterable[str]) -> tuple[str, ...]:

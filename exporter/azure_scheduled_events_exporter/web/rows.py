@@ -104,7 +104,7 @@ def _approved(life: Lifecycle) -> str:
     """Return who approved an event, and how long after it was first seen."""
     if life.approved_by is None:
         return ""
-    if life.approved_by is Approver.DEADLINE:
+    if life.approved_by is Approver.DEADLINE:  # it began at NotBefore or later
         if life.was_waiting_when_due:
             return "not approved"
         return "not approved here"  # nobody watched when it was due, so others may have approved it
