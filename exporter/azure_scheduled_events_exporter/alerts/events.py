@@ -253,10 +253,11 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
     """Return the PromQL of an alert: shown or held, until ended.
 
     Its value is the time of the impact, or 0 if that is unknown. The event is *shown* if one of its
-    own VMs exports it now, or any exporter does. What own VMs export is read as scraped, so that no
-    page waits for a recording. What any exporter shows is read as recorded, so that an event that
-    10,000 VMs show is read once. The event is *held* for ``events.hold`` seconds after the newest
-    time at which it was seen, which is the value of ``RECORDED_SEEN``.
+    own VMs has exported it in the last minute, or any exporter does now. What own VMs export is
+    read as scraped, so that no page waits for a recording. What any exporter shows is read as
+    recorded, so that an event that 10,000 VMs show is read once. The event is *held* for
+    ``events.hold`` seconds after the newest time at which it was seen, which is the value of
+    ``RECORDED_SEEN``.
 
     Two recordings remove the alert: of a kind or type that the event had before, and of its end.
     """

@@ -76,7 +76,7 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
     Args:
         user: the account to become; None to stay uid 0 without most capabilities.
         port: where the process will listen.
-        journal: the journal's file or folder, whose owner becomes ``user``; None if there is none.
+        journal: the journal's file or folder, handed over to ``user``; None if there is none.
 
     Raises:
         UsageError: there is no such user, or this process may not become it.

@@ -217,6 +217,7 @@ class Stage:
         """Show what is current now; a change gives the document another incarnation."""
         shown = self._by_hand
         if shown is None:
+            # Without a status, an event is not in the document yet, or not any more.
             shown = tuple(life.on_wire() for life in self._playback.lives if life.status)
         if shown != self.events:
             self.events = shown

@@ -88,7 +88,10 @@ def fragment(settings: Settings) -> str:
 
 
 def _part(key: str, content: Any, where: str) -> str:
-    """Return one key of the configuration as YAML, below the comment ``where`` it goes."""
+    """Return one key of the configuration as YAML, below the comment ``where`` it goes.
+
+    The note that the text is generated is only in the head of the file.
+    """
     return to_yaml({key: content}, where, note=False)
 
 

@@ -134,7 +134,7 @@ def _no_vm(own: Labels, vms: Sequence[Labels]) -> str:
         if known:
             near.append(f"{name}={closest(value, known) or known[0]}")
     if not near:
-        # A label with this prefix is there a second time, under the name that the team uses.
+        # A label with the prefix MADE is there a second time, under the name that the team uses.
         names = sorted({name for vm in vms for name in vm if not name.startswith(MADE)})
         return (
             f"the loaded rules name a VM by {', '.join(names)}, but your alert has"
