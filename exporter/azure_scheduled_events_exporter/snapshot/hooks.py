@@ -33,7 +33,7 @@ class RunOutcome(StrEnum):
     OK = "ok"
     FAILED = "failed"  # with another exit status than 0, or it could not be started
     TIMEOUT = "timeout"  # it was stopped at its deadline
-    # It succeeded after the event had begun or after NotBefore, or it could not run before that.
+    # The event had begun, or NotBefore was over, before ``prepare`` had succeeded or could run.
     TOO_LATE = "too_late"
     CANCELLED = "cancelled"  # it was stopped, because its event was cancelled
 
