@@ -29,9 +29,9 @@ END = "<!-- measured: end -->"
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 
 
-def beside(name: str, server: Measurement) -> str:
-    """Return a server's start, memory and scrapes as a row."""
-    server.scrapes(50)
+def side_by_side_row(name: str, server: Measurement) -> str:
+    """Return a server's start, memory and scrapes as a row of the table side by side."""
+    server.scrapes(50)  # the first ones are slower, and do not count
     taken = server.scrapes(300)
     size = len(fetch(server.url).body) / 1024
     cells = (
@@ -54,11 +54,11 @@ def others(peer: str, peer_url: str) -> Iterator[str]:
     node.append(f"--web.listen-address={address}")
     node.append("--log.level=error")
     with Measurement(node, f"http://{address}/metrics") as server:
-        yield beside("Debian's prometheus-node-exporter", server)
+        yield side_by_side_row("Debian's prometheus-node-exporter", server)
     if peer:
         command = shlex.split(peer)
         with Measurement(command, peer_url) as server:
-            yield beside(Path(command[0]).name, server)
+            yield side_by_side_row(Path(command[0]).name, server)
 
 
 def _options() -> argparse.Namespace:
@@ -115,7 +115,7 @@ def report(bench: Bench, effort: Effort, peer: str, peer_url: str) -> Iterator[s
         yield bench.growth(count)
     yield from SIDE_BY_SIDE
     with bench.running() as exporter:
-        yield beside("this one, idle", exporter)
+        yield side_by_side_row("this one, idle", exporter)
     yield from others(peer, peer_url)
 
 

@@ -27,7 +27,8 @@ TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 NOTIFIED_AT_ONCE = ("Reboot", "Redeploy", "Preempt", "Terminate")  # a Freeze waits for `group.wait`
 UPTIME_SECONDS = 3600  # of all exporters, when the server starts
 NOTICE_SECONDS = 3600
-# Kept open; more would exceed the usual limits of descriptors, here and in a scraper.
+# How many are kept open: those to the first VMs, one for each. More would exceed the usual limits
+# of descriptors, here and in a scraper. Each scrape of another VM has a connection of its own.
 CONNECTIONS = 8000
 BACKLOG = 4096  # connections that wait to be accepted: at the start, all come at once
 
@@ -40,7 +41,8 @@ def _new_event_id() -> str:
 class Event:
     """An event of the first VM of a group, which all exporters of the group report.
 
-    ``status`` is Scheduled, Started, and then past. Times are Unix seconds, 0 until then.
+    ``status`` is Scheduled, Started, and then past. Times are Unix seconds; ``started`` and
+    ``ended`` are 0 before the event has started and ended.
     """
 
     group: int

@@ -30,7 +30,7 @@ def endpoint(text: str) -> str:
         return text
     text = text.rstrip("/")
     checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
-    base, metadata, _ = f"{text}/".partition("/metadata/")
+    base, metadata, _ = f"{text}/".partition("/metadata/")  # also a text that ends with /metadata
     if metadata:  # it is in the text, because other programs' settings have it
         raise ValueError(f"{text!r} has a path that the exporter adds itself: write {base}")
     return text

@@ -1,7 +1,7 @@
 """Checks whether the OpenTelemetry collector accepts an empty export.
 
-It is sent with the exporter's own settings. Unlike for other servers, no flag of ``doctor`` names
-the collector.
+It is sent with the exporter's own settings: the collector is the one that ``--otlp.endpoint`` or an
+OTEL_* variable names. So ``doctor`` has no flag of its own for it, as it has for Prometheus.
 """
 
 from collections.abc import Mapping

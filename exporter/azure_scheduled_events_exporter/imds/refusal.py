@@ -27,7 +27,10 @@ ADVICE: Mapping[str, str] = {
     API_VERSION_FLAG: f"set {API_VERSION_FLAG} to {AUTO}, or to another version",
     INSTANCE_NAME_FLAG: f"give this VM's name as it appears in Resources: {INSTANCE_NAME_FLAG}",
 }
-"""What to do if IMDS does not know the api-version, by the setting that helps."""
+"""What to do if IMDS does not know the api-version, by the setting that helps.
+
+That of the instance metadata is no setting: these tell this VM's name, which a setting can give.
+"""
 
 UNKNOWN = "the cause is unknown"
 
@@ -87,7 +90,8 @@ def refusal(
     if not hint:
         hints = _APPROVAL_HINTS if version is None else _HINTS
         hint = hints.get(answer.status, UNKNOWN)
-    # Another hint than that of the status tells of another cause, which may last.
+    # Another hint than that of the status tells of another cause, which may last. The status' own
+    # hint may be followed by one about the version.
     temporary = _TEMPORARY.get(answer.status)
     is_temporary = temporary is not None and hint.startswith(temporary)
     outcome = Outcome.HTTP_ERROR

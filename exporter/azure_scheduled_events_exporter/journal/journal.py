@@ -296,7 +296,7 @@ class Journal:
         """
         with self._shared as shared:
             on_disk = dict(reversed(shared.look.spans.newest))
-            return shared.queue.spans_after(on_disk)
+            return shared.queue.spans_once_written(on_disk)
 
     def end_spans(self, spans: Mapping[str, SpanFacts]) -> None:
         """Remove spans that need no delivery any more, by their texts.

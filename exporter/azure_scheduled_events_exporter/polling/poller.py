@@ -187,7 +187,13 @@ class Poller:
             return PollResult.failed(error, has_read=has_read)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next poll must come
             failure = "the exporter failed on this answer; its log has the traceback"
-            return PollResult(Outcome.INVALID_DOCUMENT, "poll failed", failure, has_read, error)
+            return PollResult(
+                Outcome.INVALID_DOCUMENT,
+                reason="poll failed",
+                failure=failure,
+                has_read=has_read,
+                bug=error,
+            )
         if document is not None and document.unreadable:
             partly = ImdsError(
                 Outcome.INVALID_DOCUMENT,
@@ -218,7 +224,8 @@ class Poller:
     def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
-        # If only the journal names this VM, the journal may have come with another VM's image.
+        # While neither a setting nor IMDS has named this VM, its events are those of the VM that
+        # the journal names. The journal may have come with another VM's image.
         is_confirmed = state.vm_name is not None or state.knows_owner
         due = self.approvals.due(
             state.known,
@@ -320,7 +327,7 @@ class Poller:
         return Deliveries(delivery.exported, delivery.failed, queued)
 
     def _push(self) -> None:
-        """Hand over what pushed alerts depend on; what pushes them wakes if any of it is new."""
+        """Hand over what pushed alerts depend on, and let them be pushed if any of it is new."""
         if self.alerts is not None:
             now = self.snapshot
             self.alerts.update(now.shown, now.ended, now.identity, now.polls.up)

@@ -151,7 +151,7 @@ class ExporterState:
         self._restore(remembered)
         for step in self._kept_steps.take():
             self._record(*step(self.known))
-        self._transition_log.forget()
+        self._transition_log.forget()  # from now on, no transition is derived a second time
         return True
 
     def _wait_for_journal(self, seconds: float) -> None:
@@ -190,7 +190,7 @@ class ExporterState:
             # Whether the owner is known may change until the step is applied again.
             return observe(known, document, replace(context, keeps_unshown=not self.knows_owner))
 
-        if is_changed:
+        if is_changed:  # before the step: what is left out depends on the events known until now
             self._count_dropped(document, replace(context, keeps_unshown=not self.knows_owner))
         step_weight = 0
         if not self.has_journal:  # only then is the step kept, and its weight needed

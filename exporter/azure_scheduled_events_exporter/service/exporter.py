@@ -72,7 +72,9 @@ class Exporter:
         rate_limiter: the limit on requests; None for that of IMDS.
         policy: what ``config.approval_policy`` names, already read. With the default, the exporter
             approves nothing by itself.
-        reports: False to send neither spans nor alerts, whatever the settings are.
+        reports: False in a command that only watches, beside this VM's exporter. It sends neither
+            spans nor alerts, whatever the settings are, and does not log that somebody else has
+            approved an event: that may have been the exporter.
         expects_events: returns whether events may be current that the journal does not know: then
             an empty body is not believed at once.
         renames_journal: False to refuse a journal that would have to be renamed.

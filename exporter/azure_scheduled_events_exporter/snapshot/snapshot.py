@@ -29,17 +29,21 @@ request (130 s).
 ENDED_SECONDS = 3600.0
 """For how long metrics show that an event has ended, in seconds.
 
-The rules keep an event of a VM that is away for at most as long.
+While no exporter shows an event, its alert is held for at most as long (``alerts.events.HOLDS``).
+So a VM that comes back within that time still shows the end.
 """
 
 ALL_ENDED_SECONDS = 300.0
-"""For how long metrics show every end, in seconds: so long, :data:`MOST_ENDED` is no limit.
+"""For how long metrics show every end, in seconds, however many events end at once.
 
-So the rules learn of each end, however many events end at once.
+So the rules learn of each end. Only of those that are older, there is a limit, :data:`MOST_ENDED`.
 """
 
 MOST_ENDED = 100
-"""How many ended events metrics show, the newest ones; for more, see :data:`ALL_ENDED_SECONDS`."""
+"""How many ended events metrics show, the newest ones.
+
+There are more only if more have ended within :data:`ALL_ENDED_SECONDS`.
+"""
 
 RECENT = 20
 """How many ended events the status page shows; the journal has all."""
@@ -110,7 +114,8 @@ class Snapshot:
         seen: when a document last showed each of the events in ``shown``, seconds since the epoch
             by the clock of IMDS.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
-            earlier runs; as many as :data:`MOST_ENDED` says.
+            earlier runs; at most :data:`MOST_ENDED`, or all of the last
+            :data:`ALL_ENDED_SECONDS` if these are more.
         statistics: of all transitions, also of earlier runs.
         recent: the :data:`RECENT` events that ended last, also of earlier runs, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
@@ -163,8 +168,11 @@ class Snapshot:
             current=known.current,
             shown=known.shown,
             seen=known.seen,
-            # The newest, and more of them if more ended within the last minutes.
-            ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED, now - ALL_ENDED_SECONDS),
+            ended=known.ended_since(
+                since=now - ENDED_SECONDS,
+                at_most=MOST_ENDED,
+                all_since=now - ALL_ENDED_SECONDS,
+            ),
             recent=tuple(known.ended.values())[-RECENT:],
         )
 

@@ -27,7 +27,7 @@ from azure_scheduled_events_exporter.http_client.failures import (
 )
 from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 
-from .export import LONGEST_RETRY_AFTER, NO_FILE, REFUSALS, WANTS_TLS, Export, ExportResult
+from .export import LONGEST_RETRY_AFTER, NO_FILE, REFUSALS, WANTS_TLS, ExportOutcome, ExportResult
 
 _LARGEST_ANSWER = 64 * 1024  # bytes of an answer that are read
 _HTTP_2 = "\x00\x00"
@@ -90,7 +90,7 @@ class CollectorAdapter(DeadlineAdapter):
             with super().send(request, *args, **kwargs) as response:
                 self.result = _judge(response)
         except REQUEST_FAILURES as error:
-            self.result = ExportResult(Export.LATER, reason=_no_answer(error))
+            self.result = ExportResult(ExportOutcome.LATER, reason=_no_answer(error))
         return _reply(request, self.result)
 
 
@@ -98,7 +98,7 @@ def _reply(request: requests.PreparedRequest, result: ExportResult) -> requests.
     """Return what OpenTelemetry's exporter gets as the answer to ``request``."""
     reply = requests.Response()
     reply.status_code = HTTPStatus.BAD_REQUEST
-    if result.outcome is Export.ACCEPTED and not result.rejected:
+    if result.outcome is ExportOutcome.ACCEPTED and not result.rejected:
         reply.status_code = HTTPStatus.OK
     reply.request = request
     reply.url = request.url or ""
@@ -133,15 +133,15 @@ def _judge(response: requests.Response) -> ExportResult:
         if is_web_page(response.headers, body):
             # No collector has seen the spans, so they are kept until one does.
             return ExportResult(
-                Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector"
+                ExportOutcome.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector"
             )
         return _accepted(address, body)
     if status == HTTPStatus.BAD_REQUEST and _wants_tls(response):
-        return ExportResult(Export.LATER, reason=f"{reason}: {WANTS_TLS}")
+        return ExportResult(ExportOutcome.LATER, reason=f"{reason}: {WANTS_TLS}")
     if status in REFUSALS:
-        return ExportResult(Export.DIVISIBLE, reason=reason)
+        return ExportResult(ExportOutcome.DIVISIBLE, reason=reason)
     return ExportResult(
-        Export.LATER,
+        ExportOutcome.LATER,
         reason=reason,
         retry_after=_retry_after(response.headers.get("Retry-After", "")),
     )
@@ -155,7 +155,7 @@ def _accepted(address: str, body: bytes) -> ExportResult:
     reason = ""
     if why:
         reason = f"{address}: {why}"
-    return ExportResult(Export.ACCEPTED, rejected, reason=reason)
+    return ExportResult(ExportOutcome.ACCEPTED, rejected, reason=reason)
 
 
 def _wants_tls(response: requests.Response) -> bool:

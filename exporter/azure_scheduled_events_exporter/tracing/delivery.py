@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, 
 from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.logs import facts
 
-from .export import Export, ExportResult, Sender
+from .export import ExportOutcome, ExportResult, Sender
 
 BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
@@ -92,7 +92,7 @@ class SpanDelivery:
                 self._wait_for_spans()
                 continue
             result = self._deliver(batch, timeout=None)
-            if result.outcome is not Export.LATER:
+            if result.outcome is not ExportOutcome.LATER:
                 pause = _FIRST_RETRY_SECONDS
                 continue
             # As long as the collector asks for, new spans wait too.
@@ -154,17 +154,17 @@ class SpanDelivery:
         half as large, and so on until the refused span is alone: so it does not block others.
         """
         result = self._sender.send(list(batch.values()), self._identity(), timeout)
-        if result.outcome is Export.DIVISIBLE:
+        if result.outcome is ExportOutcome.DIVISIBLE:
             if len(batch) > 1:
                 self._size = len(batch) // 2
                 return result
-            result = replace(result, outcome=Export.REFUSED)
+            result = replace(result, outcome=ExportOutcome.REFUSED)
         self._report(len(batch), result)
         # Before the spans are removed: a span that is not queued any more has been counted.
         self._count(len(batch), result)
         if result.is_final:
             self._journal.end_spans(batch)
-        if result.outcome is Export.ACCEPTED and not result.rejected:
+        if result.outcome is ExportOutcome.ACCEPTED and not result.rejected:
             self._size = min(BATCH, self._size * 2)
         return result
 
@@ -185,7 +185,7 @@ class SpanDelivery:
             self._log.info(
                 "collector accepts spans again", extra=facts(queued=self._journal.spans_queued())
             )
-        elif result.outcome is Export.REFUSED:
+        elif result.outcome is ExportOutcome.REFUSED:
             self._log.warning(
                 "collector refused spans: they are lost", extra=facts(error=reason, refused=failed)
             )

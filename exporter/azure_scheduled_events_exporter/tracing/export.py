@@ -32,12 +32,16 @@ WANTS_TLS = "the server takes TLS only"
 """Part of the reason if the server says so to a request without TLS."""
 
 
-class Export(Enum):
-    """What became of a batch."""
+class ExportOutcome(Enum):
+    """What became of a batch.
+
+    A sender cannot tell which span of a batch is at fault, so it never says REFUSED:
+    ``tracing.delivery`` makes that of a DIVISIBLE batch that has only one span.
+    """
 
     ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
-    REFUSED = auto()  # by the collector, a batch of one span: it is never sent again
-    LATER = auto()  # no final answer: it is sent again
+    REFUSED = auto()  # a single span that cannot be delivered: it is never sent again
+    LATER = auto()  # no final answer: the same batch is sent again
     DIVISIBLE = auto()  # refused, too large, or impossible to encode: sent again in halves
 
 
@@ -53,7 +57,7 @@ class ExportResult:
         retry_after: seconds that the collector asks to wait.
     """
 
-    outcome: Export
+    outcome: ExportOutcome
     rejected: int = 0
     unsampled: int = 0
     reason: str = ""
@@ -62,7 +66,7 @@ class ExportResult:
     @property
     def is_final(self) -> bool:
         """Whether the batch is not sent again."""
-        return self.outcome in {Export.ACCEPTED, Export.REFUSED}
+        return self.outcome in {ExportOutcome.ACCEPTED, ExportOutcome.REFUSED}
 
     def failed(self, spans: int) -> int:
         """Return how many of a batch of ``spans`` the collector has refused or rejected.
@@ -70,7 +74,7 @@ class ExportResult:
         It is never more than were sent, whatever number the collector claims.
         """
         sent = spans - self.unsampled
-        if self.outcome is Export.REFUSED:
+        if self.outcome is ExportOutcome.REFUSED:
             return sent
         rejected = max(0, self.rejected)
         return min(sent, rejected)

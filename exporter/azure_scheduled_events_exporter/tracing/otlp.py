@@ -27,7 +27,7 @@ from azure_scheduled_events_exporter.http_client.failures import REQUEST_FAILURE
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
 from .answers import CollectorAdapter
-from .export import Export, ExportResult
+from .export import ExportOutcome, ExportResult
 from .variables import TRACES_PATH, timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
@@ -83,7 +83,7 @@ class OtlpSender:
         made = [span for span in map(self._make, spans) if span is not None]
         unsampled = len(spans) - len(made)
         if not made:
-            return ExportResult(Export.ACCEPTED, unsampled=unsampled)
+            return ExportResult(ExportOutcome.ACCEPTED, unsampled=unsampled)
         return replace(self._export(made, timeout), unsampled=unsampled)
 
     def probe(self, timeout: float) -> ExportResult:
@@ -99,9 +99,9 @@ class OtlpSender:
         # The exporter has not called the adapter.
         if self._session.obstacle:
             reason = f"nothing was sent: {self._session.obstacle}"
-            return ExportResult(Export.LATER, reason=reason)
+            return ExportResult(ExportOutcome.LATER, reason=reason)
         return ExportResult(
-            Export.DIVISIBLE,
+            ExportOutcome.DIVISIBLE,
             reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
         )
 

@@ -19,13 +19,13 @@ from azure_scheduled_events_exporter.tracing.delivery import (
     BATCH,
     SpanDelivery,
 )
-from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
+from azure_scheduled_events_exporter.tracing.export import ExportOutcome, ExportResult
 from support.events.journal_recorder import adopted
 from support.programs import eventually
 
 LOG = logging.getLogger("tests.tracing")
-YES = ExportResult(Export.ACCEPTED)
-LATER = ExportResult(Export.LATER, reason="503")
+YES = ExportResult(ExportOutcome.ACCEPTED)
+LATER = ExportResult(ExportOutcome.LATER, reason="503")
 
 
 class Script:
@@ -140,7 +140,7 @@ class TestDelivery:
         """What is too large, or cannot be encoded, is sent in smaller batches; a span that fails
         alone is given up.
         """
-        divisible = ExportResult(Export.DIVISIBLE, reason="413")
+        divisible = ExportResult(ExportOutcome.DIVISIBLE, reason="413")
         script = Script(divisible, divisible, YES)
         add(journal, "a", "b")
         delivery = SpanDelivery(journal, script, lambda: None, LOG)
@@ -200,7 +200,7 @@ class TestEnd:
     @pytest.mark.parametrize("pause", [0.0, 300.0], ids=["backoff", "Retry-After"])
     def test_no_pause_holds_it_up(self, journal: Journal, pause: float) -> None:
         """The end comes at once in the middle of any pause."""
-        script = Script(ExportResult(Export.LATER, reason="429", retry_after=pause), YES)
+        script = Script(ExportResult(ExportOutcome.LATER, reason="429", retry_after=pause), YES)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery) as thread:

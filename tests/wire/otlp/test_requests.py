@@ -3,7 +3,7 @@
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
+from azure_scheduled_events_exporter.tracing.export import ExportOutcome, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, TRACE, send
@@ -16,7 +16,7 @@ class TestWire:
         """A span arrives as it is in the journal: ids, parent, times to the nanosecond, attributes
         by their types.
         """
-        assert send(collector, ROOT, CHILD) == ExportResult(Export.ACCEPTED)
+        assert send(collector, ROOT, CHILD) == ExportResult(ExportOutcome.ACCEPTED)
         (request,) = collector.received
         assert request.path == "/v1/traces"
         assert request.headers["content-type"] == "application/x-protobuf"

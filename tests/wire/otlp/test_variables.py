@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
+from azure_scheduled_events_exporter.tracing.export import ExportOutcome, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send
@@ -53,7 +53,7 @@ class TestVariables:
     def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """--otlp.endpoint goes before the variables."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
-        assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
+        assert send(collector, ROOT) == ExportResult(ExportOutcome.ACCEPTED)
 
     @pytest.mark.parametrize(
         "name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"]
@@ -76,7 +76,7 @@ class TestVariables:
     ) -> None:
         """A variable for the metrics of other programs does not stop traces."""
         monkeypatch.setenv("OTEL_PYTHON_METER_PROVIDER", "that_of_others")
-        assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
+        assert send(collector, ROOT) == ExportResult(ExportOutcome.ACCEPTED)
 
     def test_a_header_that_cannot_be_sent(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +84,7 @@ class TestVariables:
         """The spans are kept until somebody corrects the header, whose value nobody shows."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=sesame%0aseed")
         result = send(collector, ROOT)
-        assert result.outcome is Export.LATER
+        assert result.outcome is ExportOutcome.LATER
         assert "a header of the request has a character" in result.reason
         assert "sesame" not in result.reason
 
@@ -94,7 +94,7 @@ class TestVariables:
     ) -> None:
         """With --otlp.endpoint, a time limit that cannot be used is set aside."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", timeout)
-        assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
+        assert send(collector, ROOT) == ExportResult(ExportOutcome.ACCEPTED)
 
     @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
     def test_a_sampler_keeps_traces_whole(

@@ -86,7 +86,7 @@ def due_preparations(view: View, rules: Rules) -> list[HookRun]:
 
 def _is_due(life: Lifecycle, view: View, rules: Rules) -> bool:
     """Return whether a preparation begins now."""
-    if view.has_begun(life):
+    if view.is_too_late(life):
         return False
     before = _runs_for(life, view)
     left = view.left(life)
@@ -142,8 +142,8 @@ def _run_of(life: Lifecycle, view: View, rules: Rules, run_id: str) -> HookRun:
 def awaited(before: Collection[str], view: View, rules: Rules) -> frozenset[str]:
     """Return the EventIds of the events that the hook is to prepare for, and has not yet.
 
-    ``before`` is the last result: an event stays in it until a preparation or the event begins, or
-    until it is not current any more, even if the rules do not select it any more.
+    ``before`` is the last result: an event stays in it until a preparation begins, or the event
+    starts, or until it is not current any more, even if the rules do not select it any more.
     """
     pending = {
         life.event_id
@@ -154,21 +154,22 @@ def awaited(before: Collection[str], view: View, rules: Rules) -> frozenset[str]
 
 
 def _awaits(life: Lifecycle, rules: Rules) -> bool:
-    """Return whether the hook is to prepare for an event that has not begun."""
+    """Return whether the hook is to prepare for an event, now or when it is near."""
     return life.is_pending and rules.select(life)
 
 
 def missed(before: Collection[str], view: View, rules: Rules) -> list[HookRun]:
-    """Return a run that was too late for each awaited event that has begun meanwhile.
+    """Return a run that was too late for each awaited event that has begun without a preparation.
 
-    Its command was not run. ``before`` is the last result of :func:`awaited`.
+    The event has started, or has ended after its NotBefore. The command was not run.
+    ``before`` is the last result of :func:`awaited`.
     """
     too_late = []
     for event_id in sorted(set(before) - {run.event_id for run in view.preparations}):
         life = view.life(event_id)
-        if life is None or not view.has_begun(life):
+        if life is None or not view.is_too_late(life):
             continue
-        # While it is Scheduled, NotBefore may still move, and leave time to prepare.
+        # After NotBefore, a Scheduled event may still be moved, and leave time to prepare.
         if life.state is State.STARTED or life.outcome is not None:
             run = _run_of(life, view, rules, uuid.uuid4().hex)
             too_late.append(_too_late(run, life, view))
@@ -198,7 +199,7 @@ def _ended(run: HookRun, view: View) -> HookRun | None:
             return None
         # This process has never seen the event, so nobody knows whether it began.
         return replace(run, outcome=str(RunOutcome.FAILED))
-    if view.has_begun(life) and (is_over or life.state is State.STARTED):
+    if view.is_too_late(life) and (is_over or life.state is State.STARTED):
         return _too_late(run, life, view)
     if is_over:
         return replace(run, outcome=str(RunOutcome.CANCELLED))
@@ -235,7 +236,7 @@ def _why_not_now(life: Lifecycle, view: View, rules: Rules) -> str:
     left = view.left(life)
     if left is not None and left > rules.lead:
         return "NotBefore is further ahead than --lead: prepare begins then"
-    if view.has_begun(life):
+    if view.is_too_late(life):
         return "NotBefore is over: prepare begins if it moves"
     return ""
 
@@ -259,6 +260,7 @@ def _recovery(view: View, rules: Rules) -> list[HookRun]:
     """
     if not view.runs or not all(view.is_over(run.event_id) for run in view.runs):
         return []
+    # One that has ended is not among the view's runs, and none is running.
     interrupted = [run.run for run in view.runs if run.phase == Phase.RECOVER]
     preparations = [run for run in view.runs if run.phase == Phase.PREPARE]
     last = (preparations or view.runs)[-1]  # its event is the one that the recovery gets

@@ -80,7 +80,7 @@ def outcome_of(run: HookRun, status: int, stop: Stop | None, view: View) -> RunO
     if stop is not None and stop.reason is Reason.DEADLINE:
         return RunOutcome.TIMEOUT
     life = view.life(run.event_id)
-    is_late = run.phase == Phase.PREPARE and life is not None and view.has_begun(life)
+    is_late = run.phase == Phase.PREPARE and life is not None and view.is_too_late(life)
     if stop is not None:  # the event is over
         return RunOutcome.TOO_LATE if is_late else RunOutcome.CANCELLED
     if status != 0:

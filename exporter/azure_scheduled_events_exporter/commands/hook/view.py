@@ -44,10 +44,11 @@ class View:
             return None
         return life.not_before - self.now
 
-    def has_begun(self, life: Lifecycle) -> bool:
+    def is_too_late(self, life: Lifecycle) -> bool:
         """Return whether it is too late to prepare for the event.
 
-        It has started, or NotBefore is over. NotBefore may still move, and then it has not begun.
+        It is if the event has started, or NotBefore is over. If NotBefore still moves, it is not
+        too late any more.
         """
         if life.outcome in _NEVER_BEGAN:
             return False

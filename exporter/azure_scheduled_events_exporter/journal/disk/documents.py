@@ -54,7 +54,8 @@ def read_documents(journal: Path) -> list[RecordedDocument]:
     for file in reversed(files(journal)):
         with suppress(FileNotFoundError):
             for document in _documents(file):
-                # Each run of the exporter stores its first document, which may be the last one.
+                # Each run of the exporter stores its first document, also if the run before has
+                # stored the same one.
                 if not found or document.body != found[-1].body:
                     found.append(document)
     return found

@@ -52,12 +52,13 @@ class EntryQueue:
         for entry in entries:
             self._waiting.append(_Waiting(self.added, entry))
             self._bytes += size_of(entry)
-        if self._bytes <= MOST_BYTES:
-            return False
+        drops = False
         while self._bytes > MOST_BYTES and len(self._waiting) > 1:  # the newest one always stays
             self._drop_first()
-        self._lost_change = self.added
-        return True
+            drops = True
+        if drops:
+            self._lost_change = self.added
+        return drops
 
     def note_written(self, change: int) -> None:
         """Take note that the changes up to the number ``change`` are on disk: they wait no more."""
@@ -66,7 +67,7 @@ class EntryQueue:
             self._drop_first()
 
     def clear(self) -> None:
-        """Forget the entries: they are not to be written."""
+        """Forget the entries: they are not to be written. The numbers of changes go on."""
         self._waiting.clear()
         self._bytes = 0
         self._lost_change = 0
@@ -96,20 +97,22 @@ class EntryQueue:
             if isinstance(entry, NewTransition) and entry.number > after
         ]
 
-    def spans_after(self, texts: Mapping[str, str]) -> dict[str, str]:
+    def spans_once_written(self, on_disk: Mapping[str, str]) -> dict[str, str]:
         """Return the texts of undelivered spans as they will be when all entries are written.
 
+        They are by the ids of the spans, the newest last.
+
         Args:
-            texts: of undelivered spans on disk by their ids, the newest last.
+            on_disk: those on disk now, in the same form.
         """
-        found = dict(texts)
+        found = dict(on_disk)
         for entry in self.entries():
             match entry:
                 case NewSpan(span_id, text):
                     found.pop(span_id, None)  # the newer version moves to the end
                     found[span_id] = text
-                case EndedSpan(span_id, ended):
-                    is_this_version = ended is None or ended == found.get(span_id)
-                    if is_this_version:
+                case EndedSpan(span_id, ended_text):
+                    ends_every_version = ended_text is None
+                    if ends_every_version or ended_text == found.get(span_id):
                         found.pop(span_id, None)
         return found
