@@ -97,6 +97,14 @@ def test_a_page_has_the_number_of_the_program(page: str, sentence: str) -> None:
     assert sentence in words(page)
 
 
+def test_the_alert_that_is_explained_is_that_of_the_rules() -> None:
+    """How the rules work shows the whole expression for a Reboot."""
+    shipped = {each.name.removeprefix(PREFIX): each for each in alerts(Settings())}
+    page = (ROOT / "docs/how-the-rules-work.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"(?s)```promql\n(.+?)\n```", page)
+    assert shown == shipped["Reboot"].expression
+
+
 def test_options_of_hook_are_documented_as_they_are() -> None:
     """The table of options has each option of ``hook``, with its default."""
     table = re.findall(

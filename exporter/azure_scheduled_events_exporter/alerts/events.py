@@ -32,6 +32,16 @@ OTHER_HOLD = 30 * _MINUTE
 """The hold of what a user requests, and of types that are in no table."""
 NO_IMPACT_HOLD = 5 * _MINUTE
 """The hold of kinds during which no VM goes away: an exporter may take so long to restart."""
+_RESTARTS = "a VM may take so long to restart"
+HOLD_REASONS: Mapping[int, str] = {
+    HOLDS[EventType.FREEZE]: "a live migration may take so long",
+    HOLDS[EventType.REBOOT]: _RESTARTS,
+    OTHER_HOLD: _RESTARTS,
+    HOLDS[EventType.REDEPLOY]: "a VM may take so long to start on another host",
+    HOLDS[EventType.PREEMPT]: "Azure may take so long to delete a VM",
+    NO_IMPACT_HOLD: "an exporter may take so long to restart",
+}
+"""Why a hold is as long as it is, by its seconds."""
 RESOLVE_AFTER = 3 * _MINUTE
 """How long an alert lasts after the end of its event, in seconds.
 
@@ -239,13 +249,11 @@ def _ends(events: Events) -> str:
     what = "event"
     if events.kind is Kind.ADVISORY:
         what = "warning"
-    reason = ""
-    if events.hold != NO_IMPACT_HOLD:
-        reason = ", because its VMs may be away for so long"
     return (
         f"The alert resolves {RESOLVE_AFTER // _MINUTE} minutes after an exporter has seen the end"
         f" of the {what}. If none sees it, the alert resolves {events.hold // _MINUTE} minutes"
-        f" after an exporter last saw the {what}{reason}."
+        f" after an exporter last saw the {what}, because {HOLD_REASONS[events.hold]}. It stays"
+        f" while an exporter without IMDS shows the {what}."
     )
 
 

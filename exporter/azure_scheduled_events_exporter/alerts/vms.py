@@ -39,15 +39,14 @@ def _half_of_a_set() -> str:
     event count as away in the first condition only. If such events were compared too, one request
     for the whole set would hit as many VMs as are away, and so hide two other events.
 
-    VMs without an exporter are not counted: nobody knows how many of them the set has.
+    Both conditions count the VMs of ``VM_AWAY``, all of which have an exporter.
     """
     # A set may have VMs away that are not counted as its VMs yet, so the share is at most 1.
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
-    counted = f"{VM_AWAY} and on ({VM_KEY}) last_over_time({VM}[1h])"
     return promql(f"""
         clamp_max(
-          count by ({SET_KEY}) (group without (event_id, event_type) ({counted}))
+          count by ({SET_KEY}) (group without (event_id, event_type) ({VM_AWAY}))
           / on ({SET_KEY}) {SCALE_SET_VMS}, 1
         ) >= 0.5
         and (
@@ -81,9 +80,9 @@ def _scale_set_hit() -> Alert:
             " event raises its own alert instead."
         ),
         ends=(
-            "The alert resolves when less than half of the VMs of the scale set are down or about"
-            " to go down, or when only one event is left. Events that a user requested do not count"
-            " as events here, but their VMs count as down."
+            "The alert resolves when less than half of the VMs of the scale set are away, or when"
+            " only one event is left. Events that a user requested do not count as events here, but"
+            " their VMs count as away."
         ),
     )
 
@@ -133,7 +132,7 @@ def _maintenance(settings: Settings) -> Alert:
         severity="info",
         summary="Azure works on {vm_name}.",
         description="It may be away for minutes. Alertmanager can mute your own alerts about it.",
-        advice="There is nothing to do: this alert notifies nobody.",
+        advice="There is nothing to do: no receiver is meant to get this alert.",
         dashboard="vm?vm=vm_name",
         meaning=(
             f"Azure is working on a VM, or will within {BEFORE} s. This alert only mutes alerts"

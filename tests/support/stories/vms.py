@@ -346,6 +346,17 @@ VMS = (
         {"ScaleSetHit": "never", "Redeploy": "5m:2", "Maintenance": "3m:1"},
     ),
     Story(
+        "Two VMs of a set have an exporter. One event hits one of them, another event a third VM:"
+        " of those that have an exporter, a single event takes half.",
+        (
+            *(row for vm in "ab" for row in scraped(vm, "1x120")),
+            *hit("a", "_x4 1x60 stale", 120, "E"),
+            info("x", "F", "Redeploy", "announced", "_x4 1x60 stale", "peer", by="b"),
+            moment("started_timestamp_seconds", "b", "F", "Redeploy", "_x8 120x56 stale"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "5m:1", "Redeploy": "5m:1"},
+    ),
+    Story(
         "VMs of two environments have the same address: what is true of one is not of the other.",
         (
             *_in("one", *scraped("a", "1x40 0x200"), *hit("a", "_x4 1x35 stale", 540)),

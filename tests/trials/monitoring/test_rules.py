@@ -114,6 +114,14 @@ CHANGES = {
     "one event is half a set": Change(
         VMS, "> max without (event_id)", "> 0 * max without (event_id)"
     ),
+    "a VM without an exporter counts": Change(
+        VMS,
+        (
+            "\nand on (subscription_id, resource_group, scale_set, vm_name)"
+            " last_over_time(azure_scheduled_events:vm[1h])\n"
+        ),
+        "\n",
+    ),
     "failed scrapes end the ticket about a pause": Change(PAUSES, "[10m])", "[15s])"),
     "a VM that is scraped seldom is there": Change(
         VMS,

@@ -329,8 +329,14 @@ def test_readable() -> None:
 
 
 def test_comments() -> None:
-    """Each group, recording and alert of the rule file has a comment above it."""
+    """Each group, recording and alert of the rule file has a comment above it, and each alert a
+    line in the head. No comment is wider than others.
+    """
     lines = GENERATED["prometheus/prometheus-rules.yml"](Settings()).splitlines()
+    head = lines[: lines.index("groups:")]
+    listed = [found[1] for line in head if (found := re.match(r"#   ([A-Z]\w+)  ", line))]
+    assert listed == [each.name.removeprefix(PREFIX) for each in alerts(Settings())]
+    assert all(len(line) <= 120 for line in lines if line.lstrip().startswith("# "))
     leaders = [
         number for number, line in enumerate(lines) if re.match(" *- (name|record|alert): ", line)
     ]

@@ -9,7 +9,8 @@ from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
 from azure_scheduled_events_exporter.alerts.settings import Settings
 
-from .rule_comments import head, with_comments
+from .rule_comments import with_comments
+from .rule_head import head
 from .rule_texts import FOR_RULES
 from .texts import Form
 from .yaml_text import to_yaml
@@ -42,7 +43,7 @@ def rules_version() -> str:
 
 def prometheus_rules(settings: Settings) -> str:
     """Return the rule file for ``rule_files`` of Prometheus, and for vmalert."""
-    text = to_yaml(_rule_groups(settings), *head())
+    text = to_yaml(_rule_groups(settings), *head(settings))
     return with_comments(text, groups(settings))
 
 
@@ -61,7 +62,7 @@ def prometheus_rule_resource(settings: Settings) -> str:
     }
     text = to_yaml(
         resource,
-        *head(),
+        *head(settings),
         "The rules for the Prometheus operator; its ruleSelector must match the labels:"
         " labels.metadata.",
     )
