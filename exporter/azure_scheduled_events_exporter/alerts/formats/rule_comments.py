@@ -46,8 +46,9 @@ _NOTES: Mapping[str, str] = {
         " 30m."
     ),
     "VmNotBack": (
-        "The recording holds itself, so `for` is the only wait: 15 minutes after both are true, the"
-        " impact has begun, and a scrape has failed. It pages once for a VM. One good"
+        "The recording holds itself, so `for` is the only wait. It pages 15 minutes after the"
+        " impact has begun or the VM has fallen silent, whichever is later, and once for a VM. One"
+        " good"
         " scrape ends it. ExporterDown reports a VM that boots in a loop, once the event has ended."
         " A Preempt or Terminate ends it as soon as its time is exported for this VM: by the VM"
         " when it is announced, by others when it is Started."
