@@ -83,7 +83,8 @@ class Fleet:
         self._started: deque[Event] = deque()
         # Every third event has started: the rollout keeps this share.
         for number in range(events):
-            self._announce(TYPES[number % len(TYPES)], self._began - 60)
+            a_minute_ago = self._began - 60
+            self._announce(TYPES[number % len(TYPES)], a_minute_ago)
             if number % 3 == 0:
                 self._start()
 

@@ -155,7 +155,7 @@ def _cause_outside(error: OSError) -> str:
 
     It writes an empty line to standard output, to see whether that can be written.
     """
-    # A file that is missing without a name is the current directory.
+    # If the file that is missing has no name, it is the current directory.
     if isinstance(error, FileNotFoundError) and error.filename is None:
         return (
             "the current directory has been deleted, and relative paths need one: change to another"

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from .tls import Tls
 
 UNSENT_BYTES = 64 * 1024
-"""How much of a response the kernel keeps, and asyncio as well: they would keep megabytes."""
+"""How much of a response the kernel keeps until the client takes it, and asyncio as well.
+
+Without this limit, each would keep megabytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)

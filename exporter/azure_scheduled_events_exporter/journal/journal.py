@@ -150,7 +150,7 @@ class Journal:
     def claim(self, vm_id: str) -> bool:
         """Set this VM's id, once; return whether the journal was another VM's.
 
-        Then a new one begins, without content.
+        If it was, a new one begins, without content.
         """
         if not vm_id or self._vm_id:
             return False

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from azure_scheduled_events_exporter.commands.table import table
+from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import UsageError, printable
@@ -15,7 +16,10 @@ _NO_NAME = "(none named)"
 
 
 def question(chosen: Sequence[Lifecycle]) -> str:
-    """Return the events and, if one waits for an approval, what approving does to which VMs."""
+    """Return the events and, if one waits for an approval, what approving does to which VMs.
+
+    ``chosen``: the events, at least one.
+    """
     now = _now(chosen)
     rows = table([CURRENT_COLUMNS, *(current_row(life, now) for life in chosen)])
     events = [life.event for life in chosen if life.is_open_to_approval]
@@ -24,17 +28,22 @@ def question(chosen: Sequence[Lifecycle]) -> str:
     # Each VM once, in the order of the events.
     affected = dict.fromkeys(name for event in events for name in event.resources)
     text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(affected)}"
-    deleting = [
-        event
-        for event in events
-        if event.event_type in EVENT_FACTS and EVENT_FACTS[event.event_type].deletes
-    ]
-    deleted = dict.fromkeys(
-        f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME]
-    )
+    deleted = _deleted(events)
     if not deleted:
         return text
     return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(deleted)}"
+
+
+def _deleted(events: Iterable[ScheduledEvent]) -> list[str]:
+    """Return the VMs that ``events`` delete or evict, each with the type of the event, once."""
+    found: dict[str, None] = {}
+    for event in events:
+        facts = EVENT_FACTS.get(event.event_type)
+        if facts is None or not facts.deletes:
+            continue
+        for name in event.resources or [_NO_NAME]:
+            found[f"{name} ({event.event_type})"] = None
+    return list(found)
 
 
 def _now(lives: Sequence[Lifecycle]) -> float:
@@ -54,7 +63,11 @@ def _list(names: Iterable[str]) -> str:
 
 
 def is_confirmed() -> bool:
-    """Ask the person at the terminal; return whether the answer is yes."""
+    """Ask the person at the terminal; return whether the answer is yes.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
     if not sys.stdin.isatty():
         raise UsageError("approve: standard input is not a terminal: add --yes")
     try:

@@ -141,7 +141,7 @@ class JournalFile:
         """Return what the file has, which cannot be written now because of ``problem``."""
         if self.unusable or not self._has_content():  # unusable: it could not be renamed yet
             return Restored(problem=problem)
-        # So that the first write notices if the file has gone away until then.
+        # Kept so that the first write notices if the file has gone away by then.
         self._files = self._found()
         with closing(open_to_read(self.path)) as store:
             return Restored(store.restore(), store.look(), problem)

@@ -1,4 +1,4 @@
-r"""Writes a report as Markdown, as GitHub and GitLab render it.
+"""Writes a report as Markdown, as GitHub and GitLab render it.
 
 Quoted text becomes code, in which nothing is markup: no HTML, link, image or mention.
 """
