@@ -36,12 +36,12 @@ class Manager:
         """Listen no more."""
         self._socket.close()
 
-    def heard(self, line: str) -> int:
-        """Return how often a line beginning so has come until now."""
+    def heard(self, beginning: str) -> int:
+        """Return how many of the lines that have come until now begin so."""
         with suppress(BlockingIOError):
             while True:
                 self.lines += self._socket.recv(65536).decode().split("\n")
-        return sum(one.startswith(line) for one in self.lines)
+        return sum(line.startswith(beginning) for line in self.lines)
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from support.paths import GUARD, ROOT
 from support.programs import environment
 
 OURS = "azure-scheduled-events-exporter"
+SOME_LINKS = 20
+"""The description has more links than that."""
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +49,14 @@ def test_the_long_description_stands_alone(installed: Path) -> None:
     text = metadata.read_text()
     description = text.partition("\n\n")[2]  # after the headers
     targets = re.findall(r"\]\(([^)]+)\)", description)
-    assert len(targets) > 20, "the links of the description are found"
+    assert len(targets) > SOME_LINKS, "the links of the description are found"
     assert [target for target in targets if not target.startswith("https://")] == []
     places = [
         re.fullmatch(rf"https://[^/]+/{OURS}/{OURS}/(?:blob/)?v{__version__}/([^#]*)(#.*)?", target)
         for target in targets
     ]
     ours = [place[1] for place in places if place]
-    assert len(ours) > 20, "most of them are ours"
+    assert len(ours) > SOME_LINKS, "most of them are ours"
     assert [path for path in ours if not (ROOT / path).exists()] == []
     assert "Project-URL: Issues, https://" in text
     classifiers = re.findall(r"(?m)^Classifier: .*", text)

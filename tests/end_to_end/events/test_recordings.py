@@ -17,10 +17,11 @@ from trials.truth import told
 
 FAST = ("--poll.interval", "100ms")
 QUIET = Scenario("quiet", "Nothing happens yet.", PLACEMENT_GROUP, ())
-LEFT = ("cancelled", "lost", "withdrawn")
+ENDS = ("completed", "cancelled", "lost", "withdrawn")
 LENGTH = 10.0  # seconds that a scenario takes here
 Start = Callable[..., Exporter]
 Lives = dict[str, tuple[tuple[str, ...], str]]
+"""By EventId: the transitions of the event in their order, and its outcome."""
 # All but errors and the answers about an instance: documents of events.
 BODIES = [
     path.read_bytes()
@@ -98,7 +99,7 @@ class Run:
         """Return the lives of all events once ``count`` are over and all spans are delivered."""
         self.exporter.shows(
             f"{count} ends",
-            lambda now: sum(now.transitions().get(end, 0) for end in ("completed", *LEFT)) >= count,
+            lambda now: sum(now.transitions().get(end, 0) for end in ENDS) >= count,
         )
         self.exporter.shows(
             "all spans", lambda now: now.value("spans_queued") == 0 and not now.series("event_info")
@@ -160,18 +161,15 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
         eventually(lambda: history(tmp_path, "--documents").count("\n") == 3, "two documents")
     listed = history(tmp_path, "--documents")
     assert "Freeze Started" in listed, "what BODIES[0] shows"
-    refused = "  ".join(
-        listed.splitlines()[-1].split("  ")[-2:]
-    ).strip()  # the columns Bytes and Refused
-    assert refused in (ROOT / "docs" / "recordings.md").read_text()
+    *_, last_row = listed.splitlines()
+    *_, size, refusal = last_row.split("  ")  # the columns Bytes and Refused
+    assert f"{size}  {refusal}".strip() in (ROOT / "docs" / "recordings.md").read_text()
     assert history(tmp_path, "--documents", "2") == "moved to another host\n"
     command = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1" * 5000]
-    refusal = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     # Of a number as long as that, the error repeats the first 100 digits.
     said = (
         f"azure-scheduled-events-exporter: the journal has no document {'1' * 100}: 'history"
         " --documents' lists them\n"
     )
-    assert (refusal.returncode, refusal.stderr) == (1, said)
+    assert (done.returncode, done.stderr) == (1, said)

@@ -55,25 +55,25 @@ def test_one_page(
     alertmanager, receiver = team
     both = event("BOTH", not_before="") | {"Resources": ["vmss_0", "vmss_1"]}
 
-    def start(number: int, name: str = "") -> Exporter:
-        flags = ["--instance.name", f"vmss_{number}", "--alertmanager.url", alertmanager.url]
-        flags += ["--poll.interval", "300ms", "--journal.path", str(tmp_path / f"journal-{number}")]
-        return Exporter(
-            simulator.vm_url(f"vmss_{number}"), tmp_path / f"{name}{number}.log", *flags
-        )
+    def start(vm: str, log: str) -> Exporter:
+        flags = ("--instance.name", vm, "--poll.interval", "300ms")
+        journal = ("--journal.path", str(tmp_path / f"journal-{vm}"))
+        pushed = ("--alertmanager.url", alertmanager.url)
+        return Exporter(simulator.vm_url(vm), tmp_path / log, *flags, *journal, *pushed)
 
     with ExitStack() as stack:
-        exporters = [stack.enter_context(start(number)) for number in range(2)]
+        exporters = [stack.enter_context(start(vm.name, f"{vm.name}.log")) for vm in VMS]
         simulator.set_document([both, event("OF-PEER", vm="vmss_9", not_before="")])
         for exporter in exporters:
             exporter.wait_for_line('msg="alert pushed"')
         eventually(lambda: pages(receiver), "the page")
         exporters[0].kill()
-        stack.enter_context(start(0, "again")).wait_for_line('msg="alert pushed"')
+        restarted = stack.enter_context(start(VMS[0].name, "restarted.log"))
+        restarted.wait_for_line('msg="alert pushed"')
         alertmanager.terminate()
         port = int(alertmanager.url.rpartition(":")[2])
         with Alertmanager(tmp_path / "am", resolve(receivers(receiver.url)), port=port) as again:
-            # A post that fails is tried again after up to a minute.
+            # A post that fails is tried again after up to a minute; the rest is for a busy machine.
             eventually(again.alerts, "the alert is back", 60 + 30)
             simulator.set_document(
                 [both, event("NEXT", kind="Redeploy", vm="vmss_1", not_before="")]

@@ -126,23 +126,8 @@ class BoardReader:
         """
         panel = self._panel(title)
         options = {each["id"]: each["options"] for each in panel["transformations"]}
-        cells = options["labelsToFields"]["valueLabel"]
         kept = options["labelsToFields"]["keepLabels"]
-        every = self._series(title)
-        keys = (
-            set.intersection(*(set(series["metric"]) for series in every)) & set(kept)
-            if every
-            else set()
-        )
-        rows: list[Row] = []
-        for series in every:
-            found = {
-                label: text
-                for label, text in series["metric"].items()
-                if label in kept and label != cells
-            }
-            found[series["metric"][cells]] = series["value"][1]
-            _merge(rows, found, keys)
+        rows = _joined(self._series(title), kept, options["labelsToFields"]["valueLabel"])
         filters = options.get("filterByValue", {"filters": []})["filters"]
         rows = [row for row in rows if all(row.get(each["fieldName"]) for each in filters)]
         if copied := options.get("calculateField"):
@@ -189,6 +174,23 @@ def _times(now: float, span: int, step: int) -> dict[str, str]:
     """Return the parameters of a query over time, at multiples of the step."""
     end = now // step * step
     return {"start": f"{end - span}", "end": f"{end}", "step": f"{step}"}
+
+
+def _joined(every: list[Json], kept: list[str], value_label: str) -> list[Row]:
+    """Return the rows that Grafana makes of series: the labels that are kept, and each value under
+    the text of its label ``value_label``. Rows that agree are one.
+    """
+    if not every:
+        return []
+    keys = set.intersection(*(set(series["metric"]) for series in every)) & set(kept)
+    rows: list[Row] = []
+    for series in every:
+        labels = series["metric"]
+        found = {name: text for name, text in labels.items() if name in kept}
+        found.pop(value_label, None)
+        found[labels[value_label]] = series["value"][1]
+        _merge(rows, found, keys)
+    return rows
 
 
 def _merge(rows: list[Row], found: Row, keys: set[str]) -> None:

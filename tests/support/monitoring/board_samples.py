@@ -182,9 +182,19 @@ class Samples:
         """Add what an exporter shows of itself in the last day; it is ok, or down or blind for
         ``since`` seconds.
         """
+        alive = 0.0 if state != "down" else -since
+        self._up(vm, state, alive, since)
+        self._polls(vm, state, alive)
+        self._about_itself(vm, alive)
+        self._counted(vm, alive)
+
+    def _up(self, vm: Vm, state: str, alive: float, since: float) -> None:
+        """Add whether the exporter was scraped, whether its polls succeeded, and the last success.
+
+        ``alive`` is when it was scraped last, from now; it is down or blind for ``since`` seconds.
+        """
         target = vm.target
         begin = -DAY
-        alive = 0.0 if state != "down" else -since
         self.series("up", target, 1, begin, alive)
         if state == "down":
             self.series("up", target, 0, alive + STEP, 0)
@@ -192,55 +202,51 @@ class Samples:
         self.add("up", target, 1, begin, sees - (state == "blind"))
         if state == "blind":
             self.add("up", target, 0, sees, 0)
-        for name, value in {
-            "poll_interval_seconds": 1,
-            "journal_up": 1,
-            "spans_queued": 0,
-            "alertmanager_up": 1,
-        }.items():
-            self.add(name, target, value, -HOUR, alive)
-        self.add(
-            "last_success_timestamp_seconds",
-            target,
-            self.now + sees - 0.4,
-            -HOUR,
-            alive,
-            rate=float(state == "ok"),
-        )
-        self.add("instance_info", {**target, **_place(vm)}, 1, -HOUR, alive)
-        self.add(
-            "build_info",
-            {**target, "version": "0.1.0", "python_version": "3.13.5"},
-            1,
-            -HOUR,
-            alive,
-        )
-        policy = {"web": "documented", "batch": "file"}.get(vm.group, "off")
-        self.add("approval_policy_info", {**target, "policy": policy}, 1, -HOUR, alive)
-        self.add("journal_errors_total", target, 0, -HOUR, alive)
-        number = FLEET.index(vm)
+        success = self.now + sees - 0.4
+        grows = float(state == "ok")
+        self.add("last_success_timestamp_seconds", target, success, -HOUR, alive, rate=grows)
+
+    def _polls(self, vm: Vm, state: str, alive: float) -> None:
+        """Add one poll a second for the last hour: those of a blind exporter time out."""
+        target = vm.target
+        count = 9e4
         for outcome in ("ok", "timeout", "throttled", "invalid_document"):
             counted = outcome == ("timeout" if state == "blind" else "ok")
-            self.add(
-                "polls_total",
-                {**target, "outcome": outcome},
-                9e4 * counted,
-                -HOUR,
-                alive,
-                rate=float(counted),
-            )
-        self.add("poll_duration_seconds_count", target, 9e4, -HOUR, alive, rate=1.0)
-        took = 1.0 if state == "blind" else 0.005 + 0.0004 * number
-        self.add("poll_duration_seconds_sum", target, 9e4, -HOUR, alive, rate=took)
+            labels = {**target, "outcome": outcome}
+            self.add("polls_total", labels, count * counted, -HOUR, alive, rate=float(counted))
+        self.add("poll_interval_seconds", target, 1, -HOUR, alive)
+        self.add("poll_duration_seconds_count", target, count, -HOUR, alive, rate=1.0)
+        took = 1.0 if state == "blind" else 0.005 + 0.0004 * FLEET.index(vm)
+        self.add("poll_duration_seconds_sum", target, count, -HOUR, alive, rate=took)
+
+    def _about_itself(self, vm: Vm, alive: float) -> None:
+        """Add what the exporter says of its VM, version and process, and that nothing is wrong."""
+        target = vm.target
+        number = FLEET.index(vm)
+        well = {
+            "journal_up": 1,
+            "journal_errors_total": 0,
+            "spans_queued": 0,
+            "alertmanager_up": 1,
+        }
+        for name, value in well.items():
+            self.add(name, target, value, -HOUR, alive)
         for outcome in ("accepted", "rejected", "error"):
             self.add("approval_requests_total", {**target, "outcome": outcome}, 0, -HOUR, alive)
-        self.series(
-            "process_cpu_seconds_total", target, 900, -HOUR, alive, rate=0.0015 + 0.0001 * number
-        )
+        policy = {"web": "documented", "batch": "file"}.get(vm.group, "off")
+        facts = {
+            "instance_info": _place(vm),
+            "build_info": {"version": "0.1.0", "python_version": "3.13.5"},
+            "approval_policy_info": {"policy": policy},
+        }
+        for name, labels in facts.items():
+            self.add(name, {**target, **labels}, 1, -HOUR, alive)
+        cpu = 0.0015 + 0.0001 * number  # seconds a second
+        self.series("process_cpu_seconds_total", target, 900, -HOUR, alive, rate=cpu)
         self.series("process_resident_memory_bytes", target, 38.4e6 + 2e5 * number, -HOUR, alive)
-        self._counted(vm, alive)
 
     def _counted(self, vm: Vm, alive: float) -> None:
+        """Add the counters of two Freezes and two Reboots that are over."""
         for event_type, notice, approver in (
             ("Freeze", 880, "deadline"),
             ("Reboot", 240, "exporter"),

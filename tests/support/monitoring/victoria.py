@@ -50,43 +50,53 @@ class VictoriaStack:
         self.alertmanager = self._stack.enter_context(Alertmanager(folder, settings))
         self.programs: dict[str, Program] = {"Alertmanager": self.alertmanager}
         write(folder, "prometheus/", settings)
-        static = [{"targets": list(targets)}] if targets else []
-        scrape = {"job_name": JOB, "static_configs": static, **job}
-        interval = settings.text("scrape.interval")
         self.url = self._start(
             "victoria-metrics",
             f"-storageDataPath={folder / 'victoria'}",
             "-search.latencyOffset=0s",  # 30 s by default: rules would read what was true then
         )
-        scraping = folder / "vmagent.yml"
+        static = [{"targets": list(targets)}] if targets else []
+        exporters = {"job_name": JOB, "static_configs": static, **job}
+        configuration = self._scrape_configuration(settings.text("scrape.interval"), exporters)
+        self.agents = [self._start_agent(configuration, shard, shards) for shard in range(shards)]
+        self.vmalert = self._start_vmalert(notified or (self.alertmanager.url,))
+
+    def _scrape_configuration(self, interval: str, exporters: Mapping[str, object]) -> Path:
+        """Write the configuration of vmagent with the scrape job of the exporters; return its
+        path.
+        """
         flush = {  # new series are found at once instead of up to 10 s later
             "job_name": "victoria-metrics-flush",
             "metrics_path": "/internal/force_flush",
             "scrape_interval": "1s",
             "static_configs": [{"targets": [self.url.removeprefix("http://")]}],
         }
-        scraping.write_text(
-            json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [scrape, flush]})
+        content = {"global": {"scrape_interval": interval}, "scrape_configs": [exporters, flush]}
+        path = self._folder / "vmagent.yml"
+        path.write_text(json.dumps(content))
+        return path
+
+    def _start_agent(self, configuration: Path, shard: int, shards: int) -> str:
+        """Start one of ``shards`` vmagents; return its address."""
+        return self._start(
+            f"vmagent-{shard}" if shards > 1 else "vmagent",
+            f"-promscrape.config={configuration}",
+            f"-promscrape.cluster.membersCount={shards}",
+            f"-promscrape.cluster.memberNum={shard}",
+            f"-remoteWrite.url={self.url}/api/v1/write",
+            f"-remoteWrite.tmpDataPath={self._folder / f'vmagent-{shard}'}",
+            "-remoteWrite.flushInterval=1s",
         )
-        self.agents = [
-            self._start(
-                f"vmagent-{shard}" if shards > 1 else "vmagent",
-                f"-promscrape.config={scraping}",
-                f"-promscrape.cluster.membersCount={shards}",
-                f"-promscrape.cluster.memberNum={shard}",
-                f"-remoteWrite.url={self.url}/api/v1/write",
-                f"-remoteWrite.tmpDataPath={folder / f'vmagent-{shard}'}",
-                "-remoteWrite.flushInterval=1s",
-            )
-            for shard in range(shards)
-        ]
-        self.vmalert = self._start(
+
+    def _start_vmalert(self, notified: Sequence[str]) -> str:
+        """Start vmalert with the rules, which notifies these Alertmanagers; return its address."""
+        return self._start(
             "vmalert",
-            f"-rule={folder / 'prometheus' / 'prometheus-rules.yml'}",
+            f"-rule={self._folder / 'prometheus' / 'prometheus-rules.yml'}",
             f"-datasource.url={self.url}",
             f"-remoteWrite.url={self.url}",
             f"-remoteRead.url={self.url}",
-            *(f"-notifier.url={url}" for url in notified or (self.alertmanager.url,)),
+            *(f"-notifier.url={url}" for url in notified),
             # an alert outlives four times as long without vmalert, as with Prometheus
             "-rule.resendDelay=1m",
             "-remoteWrite.flushInterval=1s",
@@ -97,6 +107,9 @@ class VictoriaStack:
         )
 
     def _start(self, name: str, *flags: str, port: int = 0) -> str:
+        """Start a program, ``name`` without its number, with its log in a file of this name; return
+        its address.
+        """
         log = self._folder / f"{name}.log"
         binary = re.sub(r"-\d+$", "", name)
         ready = "starting http server at"

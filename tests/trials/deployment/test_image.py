@@ -153,8 +153,8 @@ class Container:
             timeout=2 * PATIENCE,
         )
 
-    def healthy(self, image: Image) -> bool:
-        """What the image's HEALTHCHECK finds."""
+    def is_healthy(self, image: Image) -> bool:
+        """Return what the image's HEALTHCHECK finds."""
         kind, *command = image.config["Healthcheck"]["Test"]
         assert kind == "CMD", "a shell would be needed"
         return self.execute(*command).returncode == 0
@@ -231,19 +231,19 @@ def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None
             lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1},
         )
         assert container.scrape().value("journal_up") == 1
-        assert stopped(container) == 0
+        assert stop(container) == 0
         again = run(simulator.url)
         again.shows(
             "the journal",
             lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1},
         )
-        assert stopped(again) == 0
+        assert stop(again) == 0
     files = {path.name: path.stat().st_uid for path in volume.iterdir()}
     assert files["journal.sqlite"] == USER
     assert set(files.values()) == {USER}
 
 
-def stopped(container: Container) -> int:
+def stop(container: Container) -> int:
     """Send SIGTERM to process 1, which ends only if it handles that; return its exit status."""
     began = time.monotonic()
     container.first.send_signal(signal.SIGTERM)
@@ -275,11 +275,11 @@ def test_health(run: Run, image: Image) -> None:
     """HEALTHCHECK distinguishes a serving exporter from one that hangs."""
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
-        eventually(lambda: container.healthy(image), "health")
+        eventually(lambda: container.is_healthy(image), "health")
         container.first.suspend()
-        assert not container.healthy(image)
+        assert not container.is_healthy(image)
         container.first.resume()
-        assert container.healthy(image)
+        assert container.is_healthy(image)
 
 
 def test_what_is_in_it(image: Image) -> None:
@@ -315,9 +315,9 @@ def test_what_is_in_it(image: Image) -> None:
     )
     for source in packages.rglob("*.py"):
         (bytecode,) = (source.parent / "__pycache__").glob(f"{source.stem}.cpython-*.pyc")
-        assert bytecode.read_bytes()[4:8] == b"\x01\0\0\0", (
-            f"{bytecode} would be checked against its source"
-        )
+        # The flags of PEP 552: bytecode with a hash, which is not compared with its source.
+        flags = bytecode.read_bytes()[4:8]
+        assert flags == b"\x01\0\0\0", f"{bytecode} would be checked against its source"
 
 
 def test_configuration(image: Image) -> None:

@@ -7,7 +7,6 @@ import gzip
 import http.client
 import json
 import resource
-import signal
 import ssl
 import subprocess
 import sys
@@ -47,7 +46,7 @@ EVENTS = 100
 PROMPT_SECONDS = 10.0  # Prometheus' default scrape timeout
 P99_SECONDS = 1.0
 ANSWERED = 0.99
-LOG_BYTES = 10_000
+LOG_BYTES = 10_000  # in a minute
 STOP_SECONDS = 2.0
 MEMORY_MIB = 100
 TLS_MEMORY_MIB = 200
@@ -117,7 +116,7 @@ class Target:
         until = time.monotonic() + seconds
         ended = threading.Event()
 
-        def one(number: int) -> None:
+        def scrape_again_and_again(number: int) -> None:
             ended.wait(number * PAUSE_SECONDS / SCRAPERS)
             while time.monotonic() < until:
                 begun = time.monotonic()
@@ -130,15 +129,14 @@ class Target:
                 ended.wait(PAUSE_SECONDS)
 
         with ThreadPoolExecutor(SCRAPERS) as pool:
-            for done in [pool.submit(one, number) for number in range(SCRAPERS)]:
-                done.result()
+            list(pool.map(scrape_again_and_again, range(SCRAPERS)))
         return scrapes
 
 
 @contextmanager
 def crowd(target: Target, counts: dict[str, int], seed: int) -> Iterator[Counter[str]]:
-    """Let hostile clients come, each kind again and again; afterwards the counter has their
-    connections.
+    """Let hostile clients come during the block, each kind again and again; after the block, the
+    counter has how many connections each kind made.
     """
     authority = str(target.authority or "")
     port = target.exporter.port
@@ -191,6 +189,51 @@ def peak(exporter: Exporter) -> float:
     return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
+@dataclass(frozen=True)
+class Attacked:
+    """What was measured of an exporter under attack.
+
+    Attributes:
+        scrapes: what its scrapers got.
+        lasted: for how many seconds it was measured.
+        polled: how many polls it made meanwhile.
+        memory: the most memory that it had resident, in MiB.
+        log_bytes: how much it logged.
+        busy: the share of a processor that it used.
+        exit_status: its status after SIGTERM, which comes while the clients still attack.
+        stop_seconds: how long it took to end.
+    """
+
+    scrapes: Scrapes
+    lasted: float
+    polled: float
+    memory: float
+    log_bytes: int
+    busy: float
+    exit_status: int
+    stop_seconds: float
+
+
+def measure(target: Target, seconds: float) -> Attacked:
+    """Scrape for so many seconds, and then end the exporter."""
+    exporter = target.exporter
+    polled_before = target.polled()
+    logged_before = len(exporter.log)
+    began = time.monotonic()
+    scrapes = target.scrapes(seconds)
+    memory = peak(exporter)
+    polled = target.polled() - polled_before
+    lasted = time.monotonic() - began
+    lives(exporter)
+    log_bytes = len(exporter.log) - logged_before
+    times = psutil.Process(exporter.process.pid).cpu_times()
+    busy = (times.user + times.system) / (time.monotonic() - began)
+    stopping = time.monotonic()
+    status = exporter.terminate()
+    stopped = time.monotonic() - stopping
+    return Attacked(scrapes, lasted, polled, memory, log_bytes, busy, status, stopped)
+
+
 def attack(
     name: str, order: Order, counts: dict[str, int], seconds: float
 ) -> tuple[str, Counter[str]]:
@@ -202,49 +245,47 @@ def attack(
     flags, authority = configuration(folder, name)
     with Simulator(QUIET) as simulator, Crew(folder) as crew:
         simulator.set_document(events())
-        exporter = crew.start(simulator.url, *flags)
-        target = Target(exporter, name, authority)
+        target = Target(crew.start(simulator.url, *flags), name, authority)
         eventually(
             lambda: len(json.loads(target.scrape(path="/api/v1/events"))["events"]) == EVENTS,
             "the events",
         )
-        before = target.polled()
-        logged = len(exporter.log)
-        begun = time.monotonic()
-        with crowd(target, counts, order.seed) as made:
-            scrapes = target.scrapes(seconds)
-            memory = peak(exporter)
-            polled = target.polled() - before
-            lasted = time.monotonic() - begun
-            lives(exporter)
-            written = len(exporter.log) - logged
-            busy = sum(psutil.Process(exporter.process.pid).cpu_times()[:2]) / (
-                time.monotonic() - begun
-            )
-            exporter.process.send_signal(signal.SIGTERM)
-            ending = time.monotonic()
-            status = exporter.process.wait(PATIENCE)
-            ending = time.monotonic() - ending
-    figures = (
-        f"{name}: {scrapes.answered:.1%} of {len(scrapes.seconds) + len(scrapes.failures)} scrapes"
-        f" answered, p50 {median(scrapes.seconds) * 1000:.0f} ms, p99 {scrapes.p99 * 1000:.0f} ms,"
-        f" longest {max(scrapes.seconds) * 1000:.0f} ms, at most {memory:.0f} MiB, {written} bytes"
-        f" of log, SIGTERM {ending:.1f} s"
-    )
+        with crowd(target, counts, order.seed) as connections:
+            found = measure(target, seconds)
+    figures = f"{name}: {figures_of(found)}"
     order.say(
-        f"{figures}; {polled:.0f} polls in {lasted:.0f} s, {busy:.0%} of a processor; {dict(made)}"
+        f"{figures}; {found.polled:.0f} polls in {found.lasted:.0f} s, {found.busy:.0%} of a"
+        f" processor; {dict(connections)}"
     )
-    assert status == 0, f"exit status {status}"
+    check(found, order, TLS_MEMORY_MIB if authority else MEMORY_MIB)
+    return figures, connections
+
+
+def figures_of(found: Attacked) -> str:
+    """Return what was measured, for people."""
+    scrapes = found.scrapes
+    return (
+        f"{scrapes.answered:.1%} of {len(scrapes.seconds) + len(scrapes.failures)} scrapes"
+        f" answered, p50 {median(scrapes.seconds) * 1000:.0f} ms, p99 {scrapes.p99 * 1000:.0f} ms,"
+        f" longest {max(scrapes.seconds) * 1000:.0f} ms, at most {found.memory:.0f} MiB,"
+        f" {found.log_bytes} bytes of log, SIGTERM {found.stop_seconds:.1f} s"
+    )
+
+
+def check(found: Attacked, order: Order, most_memory: int) -> None:
+    """Scrapers were answered in time, polls went on, and memory and log stayed small."""
+    scrapes = found.scrapes
+    assert found.exit_status == 0, f"exit status {found.exit_status}"
     assert scrapes.answered >= ANSWERED, (
         f"{len(scrapes.failures)} scrapes failed: {scrapes.failures[:3]}"
     )
     assert scrapes.p99 < P99_SECONDS or order.short, "scrapes were slow"
     assert max(scrapes.seconds) < PROMPT_SECONDS, "a scrape was too slow for Prometheus"
-    assert polled > order.pick(0.3, 0.1) * lasted / POLL_SECONDS, "polls were delayed"
-    assert memory < (TLS_MEMORY_MIB if authority else MEMORY_MIB), "it took too much memory"
-    assert written < LOG_BYTES * max(1.0, lasted / 60), "it logged too much"
-    assert ending < STOP_SECONDS or order.short, "SIGTERM took too long"
-    return figures, made
+    polls_in_time = order.pick(0.3, 0.1) * found.lasted / POLL_SECONDS
+    assert found.polled > polls_in_time, "polls were delayed"
+    assert found.memory < most_memory, "it took too much memory"
+    assert found.log_bytes < LOG_BYTES * max(1.0, found.lasted / 60), "it logged too much"
+    assert found.stop_seconds < STOP_SECONDS or order.short, "SIGTERM took too long"
 
 
 def run(order: Order) -> Row:

@@ -103,10 +103,9 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
     chance = random.Random(20261121)
     ending = threading.Event()
     journal = folder / "journal.db"
+    limit = POLLS_PER_SECOND * 10  # far above, so that no poll is throttled
     with (
-        Simulator(
-            SCENARIOS, speed=SPEED, loop=True, requests_per_second=POLLS_PER_SECOND * 10
-        ) as simulator,
+        Simulator(SCENARIOS, speed=SPEED, loop=True, requests_per_second=limit) as simulator,
         Collector() as collector,
     ):
         flags = {
@@ -118,9 +117,8 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
         }
         arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]
         command = (sys.executable, str(Path(__file__).with_name("soaked.py")))
-        with Exporter(
-            simulator.url, folder / "exporter.log", *arguments, command=command
-        ) as exporter:
+        log = folder / "exporter.log"
+        with Exporter(simulator.url, log, *arguments, command=command) as exporter:
             flapper = threading.Thread(target=flap, args=(collector, ending, chance), daemon=True)
             flapper.start()
             watch = Watch(exporter, journal)

@@ -232,35 +232,50 @@ def _exported(
         exporter.stop()
     if state in {"down", "away"}:
         return
-    name = f'vm_id="{exporter.vm}",vm_name="{exporter.vm}",computer_name="{exporter.vm}"'
     yield f"{_PREFIX}up{{{target}}}", "1" if state == "up" else "0"
-    yield f"{_PREFIX}instance_info{{{name},{_PLACE},{target}}}", "1"
+    yield f"{_PREFIX}instance_info{{{_names(exporter)},{_PLACE},{target}}}", "1"
     for event in events:
         witness = witnesses[event.name]
         if state == "up":
             _look(exporter, event, step, witness)
-        of_event = f'event_id="{event.name}",event_type="{event.event_type}"'
         if event.name in exporter.ended:
-            labels = f'{of_event},scope="self",outcome="completed",{target}'
+            labels = f'{_of_event(event)},scope="self",outcome="completed",{target}'
             at = f"{exporter.ended[event.name]:.3f}"
             yield f"{_PREFIX}event_ended_timestamp_seconds{{{labels}}}", at
-        if event.name not in exporter.seen:
-            continue
-        seen, kind = exporter.seen[event.name]
-        witness.shown.setdefault(kind, set()).add(step)
-        is_own = exporter.vm == event.vm
-        labels = f'{of_event},kind="{kind}",scope="{"self" if is_own else "peer"}",{target}'
-        started = exporter.started.get(event.name)
-        not_before = (event.impact + witness.ahead) * INTERVAL
-        impact = str(not_before if started is None else round(started))
-        yield f"{_PREFIX}event_seen_timestamp_seconds{{{labels}}}", f"{seen:.3f}"
-        yield f"{_PREFIX}event_impact_timestamp_seconds{{{labels}}}", impact
-        if is_own:
-            own = f"{of_event},{name},{_PLACE},{target}"
-            yield f"{_PREFIX}vm_impact_timestamp_seconds{{{own}}}", impact
-        elif started is not None:
-            peer = f'{of_event},vm_name="{event.vm}",{_PLACE},{target}'
-            yield f"{_PREFIX}peer_impact_timestamp_seconds{{{peer}}}", impact
+        if event.name in exporter.seen:
+            _, kind = exporter.seen[event.name]
+            witness.shown.setdefault(kind, set()).add(step)
+            yield from _of_current(exporter, event, target, witness)
+
+
+def _of_current(exporter: Exporter, event: Event, target: str, witness: Witness) -> Iterator[Row]:
+    """Yield the samples of an exporter about an event that it has as current."""
+    seen, kind = exporter.seen[event.name]
+    is_own = exporter.vm == event.vm
+    scope = "self" if is_own else "peer"
+    labels = f'{_of_event(event)},kind="{kind}",scope="{scope}",{target}'
+    started = exporter.started.get(event.name)
+    not_before = (event.impact + witness.ahead) * INTERVAL
+    impact = str(not_before if started is None else round(started))
+    yield f"{_PREFIX}event_seen_timestamp_seconds{{{labels}}}", f"{seen:.3f}"
+    yield f"{_PREFIX}event_impact_timestamp_seconds{{{labels}}}", impact
+    if is_own:
+        own = f"{_of_event(event)},{_names(exporter)},{_PLACE},{target}"
+        yield f"{_PREFIX}vm_impact_timestamp_seconds{{{own}}}", impact
+    elif started is not None:
+        peer = f'{_of_event(event)},vm_name="{event.vm}",{_PLACE},{target}'
+        yield f"{_PREFIX}peer_impact_timestamp_seconds{{{peer}}}", impact
+
+
+def _of_event(event: Event) -> str:
+    """Return the labels of an event."""
+    return f'event_id="{event.name}",event_type="{event.event_type}"'
+
+
+def _names(exporter: Exporter) -> str:
+    """Return the labels with the names of an exporter's VM."""
+    vm = exporter.vm
+    return f'vm_id="{vm}",vm_name="{vm}",computer_name="{vm}"'
 
 
 def _look(exporter: Exporter, event: Event, step: int, witness: Witness) -> None:

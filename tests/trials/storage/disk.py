@@ -156,12 +156,19 @@ TROUBLES: Mapping[str, tuple[Callable[[Image, Path], Trouble], str]] = {
 
 @dataclass
 class Count:
-    """What one kind of trouble led to."""
+    """How many transitions and answered scrapes there were, and how many of the transitions came
+    while the disk was in trouble.
+    """
 
-    rounds: int = 0
     transitions: int = 0
     scrapes: int = 0
     in_trouble: int = 0
+
+    def add(self, other: "Count") -> None:
+        """Add what another round led to."""
+        self.transitions += other.transitions
+        self.scrapes += other.scrapes
+        self.in_trouble += other.in_trouble
 
 
 @dataclass
@@ -177,7 +184,9 @@ class Round:
     over: set[str] = field(default_factory=set)
 
     def steps(self, document: Mapping[str, str]) -> None:
-        """Show ``document``, and wait until the exporter tells what it must of it, and no more."""
+        """Show ``document``, and wait until the exporter has counted each transition to it, and no
+        other.
+        """
         for name, status in document.items():
             if name not in self.shown:
                 self.expected["returned" if self.names[name] in self.over else "detected"] += 1
@@ -219,10 +228,8 @@ class Round:
         }
 
 
-def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tuple[int, int, int]:
-    """Go through one round; return how many transitions, scrapes, and transitions in trouble there
-    were.
-    """
+def suffers(kind: str, order: Order, chance: random.Random, number: int) -> Count:
+    """Go through one round with the trouble ``kind``; return what it led to."""
     make, line = TROUBLES[kind]
     folder = order.folder / f"{kind}-{number}"
     with ExitStack() as stack:
@@ -234,22 +241,10 @@ def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tupl
         exporter = crew.start(simulator.url, *flags)
         exporter.shows("a poll", lambda now: now.value("up") == 1)
         assert exporter.scrape().value("journal_up") == 1
-        trouble = make(image, journal)
-        begin = chance.randrange(1, len(STEPS) - 1)
-        end = chance.randrange(begin + 1, len(STEPS))
         names = {name: f"{kind}-{number}-{name}".upper() for name in NAMES}
         around = Round(simulator, exporter, names)
         with Watch(exporter) as watch:
-            before = 0
-            for step, document in enumerate(STEPS):
-                if step == begin:
-                    before = sum(around.expected.values())
-                    trouble.begins()
-                if step == end:
-                    _told_of_trouble(exporter, line)
-                    in_trouble = sum(around.expected.values()) - before
-                    trouble.ends()
-                around.steps(document)
+            in_trouble = _steps_with(make(image, journal), line, around, chance)
             exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
             _told_of_trouble(exporter, line, over=True)
         lives(exporter)
@@ -258,17 +253,41 @@ def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tupl
         assert Counter(again.transitions()) == around.expected, "after a restart"
         assert again.value("journal_up") == 1
         assert not again.series("event_info")
-        crew.__exit__(None)
+        crew.__exit__(None)  # the exporter must not write while its file is checked
         check_file(journal, set_aside=line == SET_ASIDE)
         rows = told(journal)
         if line != SET_ASIDE:  # else the sums have what the lost file held
             check_rows(rows)
             assert Counter(transition for _, transition in rows) == around.expected
-        return sum(around.expected.values()), watch.answered, in_trouble
+    return Count(around.expected.total(), watch.answered, in_trouble)
+
+
+def _steps_with(trouble: Trouble, line: str, around: Round, chance: random.Random) -> int:
+    """Go through all steps, and let the trouble last from a random step to a later one; return how
+    many transitions there were meanwhile.
+
+    ``line`` is what the exporter logs of the trouble.
+    """
+    begin = chance.randrange(1, len(STEPS) - 1)
+    end = chance.randrange(begin + 1, len(STEPS))
+    before = 0
+    in_trouble = 0
+    for step, document in enumerate(STEPS):
+        if step == begin:
+            before = around.expected.total()
+            trouble.begins()
+        if step == end:
+            _told_of_trouble(around.exporter, line)
+            in_trouble = around.expected.total() - before
+            trouble.ends()
+        around.steps(document)
+    return in_trouble
 
 
 def _told_of_trouble(exporter: Exporter, line: str, *, over: bool = False) -> None:
-    """Polling continues, the metrics show the failure, and it is logged once."""
+    """Polling continues, the metrics show the failure, and one error line has ``line``; another
+    line says that the journal is on disk again once the trouble is ``over``.
+    """
     polls_on(exporter, 4)
     scrape = exporter.scrape()
     assert scrape.value("up") == 1
@@ -292,13 +311,9 @@ def run(order: Order) -> Row:
         chance = random.Random(seeds[kind])
         for number in range(rounds):
             try:
-                transitions, scrapes, in_trouble = suffers(kind, order, chance, number)
+                count.add(suffers(kind, order, chance, number))
             except FAILURES as failure:
                 raise AssertionError(f"{kind}: {failure}") from failure
-            count.rounds += 1
-            count.transitions += transitions
-            count.scrapes += scrapes
-            count.in_trouble += in_trouble
             order.say(f"{kind}: {number + 1} times")
         return count
 

@@ -143,9 +143,9 @@ def approved_here(folder: Path) -> set[str]:
     with closing(read_only(folder)) as store:
         records = [record for _, record in store.transitions(0, -1)]
     return {
-        str(one["event_id"])
-        for one in records
-        if (one["transition"], one["approved_by"]) == ("approved", "operator")
+        str(record["event_id"])
+        for record in records
+        if record["transition"] == "approved" and record["approved_by"] == "operator"
     }
 
 
