@@ -111,7 +111,8 @@ def _may_repeat(last: HookRun, left: float | None, rules: Rules) -> bool:
 
     One that failed may, and so may one that was stopped because its event was cancelled: the event
     has come back. One that was stopped at its deadline may if that was by the rules' ``timeout``;
-    if it was by NotBefore, no more than the grace is left. One that succeeded may not.
+    if it was by NotBefore, no more than the grace is left. One that succeeded or was too
+    late may not.
     """
     if last.outcome == RunOutcome.TIMEOUT:
         return left is None or left > rules.grace
@@ -126,7 +127,7 @@ def _preparation(life: Lifecycle, view: View, rules: Rules) -> HookRun:
 
 
 def _run_of(life: Lifecycle, view: View, rules: Rules, run_id: str) -> HookRun:
-    """Return a preparation for an event that begins now."""
+    """Return a preparation that begins now, for the event ``life``."""
     record = {**current_record(life, view.now), "vm_name": life.own_name or life.vm_name}
     return HookRun(
         run=run_id,
