@@ -48,10 +48,9 @@ _NOTES: Mapping[str, str] = {
     "VmNotBack": (
         "The recording holds itself, so `for` is the only wait. It pages 15 minutes after the"
         " impact has begun or the VM has fallen silent, whichever is later, and once for a VM. One"
-        " good"
-        " scrape ends it. ExporterDown reports a VM that boots in a loop, once the event has ended."
-        " A Preempt or Terminate ends it as soon as its time is exported for this VM: by the VM"
-        " when it is announced, by others when it is Started."
+        " good scrape ends it. ExporterDown reports a VM that boots in a loop, once the event has"
+        " ended. A Preempt or Terminate ends it as soon as its time is exported for this VM: by the"
+        " VM when it is announced, by others when it is Started."
     ),
     "Maintenance": (
         "[5m] holds it for 5 minutes after the VM has left :vm_away; with the 115m there, this"
