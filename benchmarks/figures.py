@@ -192,7 +192,7 @@ class Bench:
         time.sleep(3)  # what the last change has caused is over then
         before = exporter.processor()
         begun = time.monotonic()
-        time.sleep(self._effort.polls)
+        time.sleep(self._effort.poll_seconds)
         used = exporter.processor() - before
         seconds = time.monotonic() - begun
         return used / seconds * _MILLI

@@ -12,13 +12,13 @@ class Effort:
 
     Attributes:
         runs: of each figure.
-        polls: how many seconds of polls, one a second, the processor time is measured over.
+        poll_seconds: for how long processor time is measured, with one poll a second.
         transitions: in the journal.
         events: numbers of current events, for the growth of the costs.
     """
 
     runs: int = 5
-    polls: int = 20
+    poll_seconds: int = 20
     scrapes: int = 1000
     changes: int = 100
     transitions: int = 2000
@@ -27,7 +27,7 @@ class Effort:
 
 QUICK = Effort(
     runs=1,
-    polls=2,
+    poll_seconds=2,
     scrapes=100,
     changes=2,
     transitions=60,

@@ -42,7 +42,11 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
-"""Numbers from here on are no counts of VMs: they stand for doubt (:func:`in_doubt`)."""
+"""Numbers of VMs are smaller; a larger one stands for doubt (:func:`in_doubt`).
+
+:func:`.queries.or_quiet` shows the share of blind exporters times :data:`.style.UNKNOWN`: for one
+among 100,000, that is 300,000.
+"""
 # Of each dashboard, the end of its title, and the text of links to it.
 _DESCRIPTIONS = {
     FLEET_BOARD: ("Fleet", "What Azure is about to do to which VMs"),
@@ -167,16 +171,19 @@ def stat(
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
-    """Return the mappings of the numbers with which :func:`.queries.or_quiet` says "empty".
+    """Return the texts of the numbers that :func:`.queries.or_quiet` shows if there is nothing.
 
-    ``none`` is the text of ``quiet``: all exporters see IMDS. Numbers between ``quiet`` and
-    :data:`.style.UNKNOWN` say that some do not. The smallest is that of one blind exporter among
-    100,000, which is above 200,000. No count of VMs is as large.
+    - ``quiet``: all exporters see IMDS. The text is ``none``.
+    - :data:`.style.UNKNOWN`: no exporter does.
+    - A number between these two: some exporters do not.
     """
+    least = _LEAST_DOUBT
+    if quiet > least:  # as of a countdown, which is never as large
+        least = quiet + 1
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),
         between(
-            max(quiet + 1, _LEAST_DOUBT),
+            least,
             UNKNOWN - 1,
             f"{none} known, some exporters are blind",
             FAILED,

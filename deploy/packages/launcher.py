@@ -50,6 +50,7 @@ def _unpack(archive: Path, folder: Path, version: str) -> None:
             for entry in packed.infolist():
                 mode = entry.external_attr >> 16  # where archives have the mode of Unix
                 (scratch / entry.filename).chmod(mode & 0o755)
+        # The archive has the libraries in lib/python3, whatever the version of Python.
         (scratch / "lib" / version).symlink_to("python3")
         (scratch / "bin").mkdir()
         python = Path(sys.executable).resolve()

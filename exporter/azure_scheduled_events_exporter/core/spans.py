@@ -198,8 +198,9 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
 def _own_name(life: Lifecycle) -> str:
     """Return this VM's name in the ids of its spans.
 
-    It is the spelling in Resources, from which other VMs compute the same ids, as it was when they
-    first named this VM. A VM that they do not name has the name that it knows itself by.
+    If Resources name this VM, it is their first spelling of the name: other VMs see the same one,
+    and compute the same ids from it. If not, it is the name by which this VM knows itself. The
+    underscore that :func:`.document.comparable_name` explains is left out.
     """
     in_resources = life.own_name or life.event.spelling(life.vm_name)
     if in_resources:
@@ -210,7 +211,8 @@ def _own_name(life: Lifecycle) -> str:
 def _leader(life: Lifecycle) -> str:
     """Return the name of the VM whose root span is the root of the trace.
 
-    It is the VM that Resources name first; this VM if they name none.
+    It is the VM that Resources name first; this VM if they name none. The name is spelled as by
+    :func:`_own_name`.
     """
     if not life.event.resources:
         return _own_name(life)

@@ -100,6 +100,7 @@ def tls_of(section: Section, folder: Path) -> Tls:
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     chain = load_pair(context, section, folder)
+    # Before clients are verified: the client of this handshake has no certificate.
     ends = _expiry(context, chain)
     if "client_ca_file" in keys:
         context.load_verify_locations(cadata=certificates(section, "client_ca_file", folder))

@@ -139,7 +139,8 @@ def timeout_obstacle(environment: Mapping[str, str]) -> str:
 def length_obstacle(environment: Mapping[str, str]) -> str:
     """Return which limit is too large for OpenTelemetry's SDK; ``""`` if none is.
 
-    With such a limit, no span can be made.
+    With such a limit, no span can be made, whatever the collector is. It is none of the
+    :func:`obstacles`, with which spans are still sent to ``--otlp.endpoint``.
     """
     for name in _LENGTHS:
         text = environment.get(name, "").strip()

@@ -154,7 +154,7 @@ def _notice(life: Lifecycle) -> str:
     if life.notice_seconds is None:
         if life.announced:
             return "notice unknown"
-        # Other events that were first seen Started have no notice, which is 0.
+        # First seen Started. Such an event has a notice of 0, unless a user requested it.
         return "requested by a user, started at once"
     if life.notice_seconds == 0:
         return "no notice"

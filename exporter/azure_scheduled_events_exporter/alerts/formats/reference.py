@@ -20,7 +20,7 @@ _RECEIVERS = ("pager.", "chat.", "tickets.")
 _FIRST_BY_HAND = "## Impact\n"
 """The heading of a runbook from which on its text is written by hand."""
 _LAST = "## How it ends\n"
-"""The heading of a runbook whose section is generated again."""
+"""The heading of a runbook's last section, which is generated, as its head is."""
 _SEVERITIES = {
     "critical": "critical (pages)",
     "warning": "warning (makes a ticket)",

@@ -131,7 +131,10 @@ class Hook:
         self._runs.close()
 
     def _log_open_runs(self) -> None:
-        """Log what an earlier hook of this name has left: interrupted runs, a preparation."""
+        """Log what an earlier hook of this name has left: interrupted runs, a preparation.
+
+        The end of a recovery removes all known runs. So if there is one, this VM has not recovered.
+        """
         known = self._runs.known
         for run in known:
             if run.outcome is None:

@@ -78,7 +78,7 @@ class Shared:
         look: what the file had when the thread last looked.
         queue: the entries that wait.
         documents: bodies of IMDS that wait.
-        oldest: what is older than this moment (Unix seconds) is removed.
+        oldest: documents from before this moment (Unix seconds) are not kept.
         last_number: of the newest transition on disk.
         problem: why entries wait, ``""`` while they do not.
         errors: the number of failures.
