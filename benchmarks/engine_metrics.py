@@ -135,9 +135,10 @@ class _RuleMetrics:
 
     Attributes:
         url: of the program that evaluates.
-        ends: grows with each evaluation that ends: by 1 if ``durations`` is a sum.
-        durations: the seconds of the last evaluation; or, as a sum, of all of them together.
-        is_sum: whether ``durations`` is a sum.
+        is_sum: whether the metrics are sums over all evaluations, as those of vmalert. Prometheus
+            tells only about the last evaluation.
+        ends: how many evaluations have ended, if it is a sum; else the time of the last one.
+        durations: the seconds of all evaluations, if it is a sum; else those of the last one.
     """
 
     url: str
@@ -207,16 +208,17 @@ class Watch:
     def _keep_evaluations(self, before: Metrics, after: Metrics) -> None:
         """Add a duration for each group of rules that was evaluated between two looks.
 
-        If it was evaluated more than once, that is the mean, or the last one.
+        If it was evaluated more than once, that is the mean duration, if the metrics are sums; else
+        the last duration.
         """
         rules = self._rules
         ends_before = before.by_group(rules.ends)
         sums_before = before.by_group(rules.durations)
         durations = after.by_group(rules.durations)
         for group, ends in after.by_group(rules.ends).items():
-            new = ends - ends_before.get(group, 0)
+            new = ends - ends_before.get(group, 0)  # how many, if the metrics are sums
             if new <= 0:
-                continue
+                continue  # none has ended
             duration = durations[group]
             if rules.is_sum:
                 duration = (duration - sums_before.get(group, 0)) / new

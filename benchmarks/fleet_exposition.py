@@ -22,7 +22,7 @@ _OWN = tuple(
     f"{_PREFIX}{name}"
     for name in ("instance_info", "host_info", "event_", "vm_impact_", "peer_impact_")
 )
-# Those of an event whose values are moments, with or without the suffix _timestamp_seconds.
+# Metrics of an event whose values are moments, with or without the suffix _timestamp_seconds.
 _EVENT_TIMES = {
     "event_first_seen": "first_seen",
     "event_seen": "seen",
@@ -35,10 +35,10 @@ _EVENT_TIMES = {
     "peer_impact": "impact",
 }
 """The keys of their values in :meth:`Exposition.own`."""
-# Those that each poll makes larger.
+# The beginnings of the names of metrics that each poll makes larger.
 _COUNTERS = (f"{_PREFIX}poll_duration_seconds", f"{_PREFIX}polls_total")
 _POLL_CPU_SECONDS = 0.0016
-# A line of such a metric: the series and its value.
+# A line of one of these: its series and its value.
 _POLLS = re.compile(rf"^({_PREFIX}poll(?:s_total|_duration_seconds)\S*) (\S+)$", re.MULTILINE)
 
 
@@ -143,7 +143,11 @@ class Exposition:
 
 
 def with_polls_of(text: str, other: str) -> str:
-    """Return an exposition with the counts of polls of another one."""
+    """Return the exposition ``text`` with the counts of polls of ``other``.
+
+    A VM of the fleet changes from one exposition to another. With the same counts, each poll adds
+    the same to both, so its counters never fall.
+    """
     polls = dict(_POLLS.findall(other))
     return _POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text)
 
@@ -158,7 +162,7 @@ def _name_of(line: str) -> str:
 def _pattern(text: str) -> str:
     """Return lines of one VM as a format of ``%``, in which values of any VM can be put."""
     pattern = text.replace("%", "%%")
-    # In whatever label they are.
+    # These values are replaced in whatever label they are.
     for captured, key in (
         (TARGET, "target"),
         (NEIGHBOR, "vm"),

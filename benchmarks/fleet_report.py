@@ -1,4 +1,4 @@
-"""Writes what ``benchmarks.fleet`` has measured as the tables of docs/performance.md."""
+"""Formats what ``benchmarks.fleet`` has measured as the tables of docs/performance.md."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def _head(plan: Plan, figures: Figures) -> Iterator[str]:
 
 
 def _overview(plan: Plan, figures: Figures) -> Iterator[str]:
-    """Yield the table with a row for each run."""
+    """Yield the table of this run. docs/performance.md has one table with the rows of all runs."""
     memory = 0
     processor = 0.0
     for name, used in figures.used.items():

@@ -19,14 +19,14 @@ from support.events.imds_bodies import body
 
 _RETENTION_SECONDS = 90 * 86_400.0
 _FIRST_POLL = 1_700_000_000.0  # Unix seconds
-_TRANSITIONS = 3
-"""Of each event: it is detected, started and completed."""
+_STEPS = 3
+"""Of each event: it is detected, started (and so approved, because it starts early), completed."""
 
 
 def transition_seconds(path: Path, count: int) -> list[float]:
-    """Return the seconds that each of ``count`` transitions takes, with its spans.
+    """Return the seconds that it takes to write each of ``count`` steps, with its spans.
 
-    The journal is a new one at ``path``.
+    A step is what one document changes. The journal is a new one at ``path``.
     """
     taken: list[float] = []
     known = Lifecycles()
@@ -34,7 +34,7 @@ def transition_seconds(path: Path, count: int) -> list[float]:
     with closing(Journal(path, _RETENTION_SECONDS, logger)) as journal:
         journal.wait_until_read(10.0)
         journal.adopt()
-        for number in range(count // _TRANSITIONS):
+        for number in range(count // _STEPS):
             documents = _documents(event(number))
             for seconds, current in documents.items():
                 moment = Timestamp(_FIRST_POLL + seconds, seconds, "boot")
@@ -48,7 +48,10 @@ def transition_seconds(path: Path, count: int) -> list[float]:
 
 
 def _documents(scheduled: Mapping[str, object]) -> dict[float, list[Mapping[str, object]]]:
-    """Return the events of each document in the life of one event, by the seconds of its poll."""
+    """Return the three documents in the life of one event: their events.
+
+    Each is given by the seconds from the first poll to the one that reads it.
+    """
     started = {**scheduled, "EventStatus": "Started"}
     return {
         0.0: [scheduled],

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.approval.policy_file import MOST_RULES
 from azure_scheduled_events_exporter.commands.cli import parser_of
 from azure_scheduled_events_exporter.core import bounds
 from azure_scheduled_events_exporter.core.lifecycle import APPROVAL_MARGIN_SECONDS
-from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
+from azure_scheduled_events_exporter.core.observation_context import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.imds.client import LARGEST_BODY
 from azure_scheduled_events_exporter.journal.disk import documents, file

@@ -41,7 +41,8 @@ def groups(settings: Settings) -> tuple[Group, ...]:
         """Return that many intervals in seconds, but a minute at most."""
         return min(times * interval, _LONGEST)
 
-    remembered = format_duration(_REMEMBERED * every(3))
+    of_vms = every(3)
+    remembered = format_duration(_REMEMBERED * of_vms)
     return (
         Group(
             name=_NAME,
@@ -51,7 +52,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
         ),
         Group(
             name=f"{_NAME}-vms",
-            interval=format_duration(every(3)),
+            interval=format_duration(of_vms),
             recordings=vm_recordings(settings, remembered),
             alerts=_chosen(vm_alerts(settings), settings),
         ),
@@ -106,11 +107,11 @@ def _severities(settings: Settings) -> dict[str, str]:
 
 
 def unrouted(settings: Settings) -> tuple[str, ...]:
-    """Return the severities whose alerts make tickets, although they were probably meant to page.
+    """Return the words of severities that do not page, although they were probably meant to.
 
-    Two kinds of words are suspect if they do not page: the word of an alert that has the level
-    critical by default, and the name of a level that has another word now. A word that is clearly
-    one of tickets is not suspect.
+    These are the words of alerts whose default level is critical, and the names of levels to which
+    the settings give another word, if an alert still has such a name as its word. Words that
+    certainly mean tickets are left out.
     """
     words = {each.name: each.severity for each in alerts(settings)}
     suspect = _words_of(CRITICAL, words)
@@ -151,7 +152,7 @@ def _with_prefix(name: str) -> str:
 
 def _unknown(name: str, levels: Sequence[str] = ()) -> str:
     """Return the complaint about ``name``, which is no alert and none of ``levels``."""
-    # What a name may look like, and what a hint then suggests.
+    # The hint suggests an alert with its prefix, even if the name was written without it.
     suggestions = {each.removeprefix(PREFIX): each for each in _names()}
     suggestions |= {level: level for level in levels}
     hint = f"there are: {', '.join(suggestions)}"
@@ -166,5 +167,8 @@ def _unknown(name: str, levels: Sequence[str] = ()) -> str:
 
 @cache
 def _names() -> tuple[str, ...]:
-    """Return the names of all alerts. The default settings disable none."""
+    """Return the names of all alerts: the default settings disable none.
+
+    The default settings name no alert either, so this does not call itself through ``full_name``.
+    """
     return tuple(each.name for each in alerts(Settings()))

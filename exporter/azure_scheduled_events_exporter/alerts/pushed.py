@@ -39,7 +39,7 @@ class PushedAlert:
     Attributes:
         alert: its row in the table of alerts.
         events: the events that raise it; those of ``alert``, but never None.
-        dashboards: the address of a dashboard without its last part, such as ``fleet``.
+        dashboards: how the address of each dashboard begins; a name such as ``fleet`` follows.
         runbook_url: the address of its runbook.
     """
 

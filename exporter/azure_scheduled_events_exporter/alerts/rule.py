@@ -75,9 +75,9 @@ class Alert:
         description: what follows from it.
         advice: what to do now, for the runbook and, unless there is an ``advice_placeholder``, for
             the notification.
-        dashboard: which dashboard tells more than the text: ``event`` for that of the VM of an
-            event (of the fleet for several), or one with its variables and the labels that fill
-            them, such as ``vm?vm=vm_name``.
+        dashboard: which dashboard tells more than the text. ``event``: that of the event's VM, or
+            that of the fleet if the event has several VMs. Any other: the dashboard's name, with
+            its variables and the labels that fill them, such as ``vm?vm=vm_name``.
         meaning: when it fires, for the reference and the head of its runbook.
         ends: when it ends, for the runbook; the notification has the first sentence of this.
         holds: how long the expression must hold before it fires, as Prometheus writes durations;
@@ -96,7 +96,7 @@ class Alert:
     advice: str
     dashboard: str
     meaning: str
-    ends: str = ""
+    ends: str
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None

@@ -109,7 +109,9 @@ class ApprovalSender:
                 VM's.
         """
         now = self.now()
-        unanswered = None if self._sent is None else self._sent.due.request
+        unanswered = None
+        if self._sent is not None:
+            unanswered = self._sent.due.request
         wanted = self._open_requests(self.machine_clock().wall, unanswered)
         due, results = self.scheduler.due(known, vm_name, wanted, now)
         # The request that is under way gets its result from IMDS' answer.
@@ -122,7 +124,7 @@ class ApprovalSender:
             if one.life.event_id not in shown:
                 continue
             if not is_name_confirmed and _depends_on_name(one):
-                continue
+                continue  # the journal may be another VM's
             if one.request is None or self.journal.mark_sent(one.request):
                 return one
         return None
@@ -197,18 +199,20 @@ class ApprovalSender:
             if not is_valid and request.number != unanswered:
                 expired.append(request.number)
         if expired:
+            # The journal keeps the first result of a request. So the first call is for requests
+            # that were not sent, and the second one for the rest: an earlier run of the exporter
+            # sent those, and nobody saw the answer.
             unsent = {number: expired_unsent(self._throttled[number]) for number in expired}
             self.journal.set_request_results(unsent, if_unsent=True)
-            # A result is written only to requests that have none yet: to those that an earlier run
-            # of the exporter sent.
             self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
 
 
 def _depends_on_name(due: Due) -> bool:
-    """Return whether a request is by the policy, for an event that names this VM by the journal.
+    """Return whether a request is right only if the journal has the name of this VM.
 
-    If only the journal names this VM, no policy approves: the journal may be another VM's.
+    It is a request of the policy for an event that was observed with a name of this VM. Operators
+    and hooks have chosen the event themselves.
     """
     return due.approver is Approver.EXPORTER and due.life.vm_name is not None
 
@@ -225,8 +229,9 @@ def answered(
         return mark_approved(
             known, due.life.event_id, due.approver, now, as_sent=due.life, who=due.who
         )
-    is_first_request = due.life.request is None  # none before it, which IMDS may have accepted
-    if had_no_effect(error) and is_first_request:
+    # ``due.life`` is from before this request. IMDS may have accepted an earlier one unanswered.
+    has_earlier_request = due.life.request is not None
+    if had_no_effect(error) and not has_earlier_request:
         return mark_refused(known, due.life.event_id), ()
     return known, ()
 

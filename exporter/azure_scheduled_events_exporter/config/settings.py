@@ -12,7 +12,7 @@ from typing import Any
 
 from azure_scheduled_events_exporter.core.event_types import API_VERSION, hidden_by
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
-from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
+from azure_scheduled_events_exporter.core.observation_context import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.http_server.listen_address import (
     ListenAddress,
     parse_listen_address,

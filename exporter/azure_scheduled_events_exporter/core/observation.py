@@ -21,9 +21,6 @@ from .measurement import record_impact, record_pause
 from .observation_context import ObservationContext
 from .presence import apply_present, as_shown, make_current_again
 
-WATCHED_WITHIN_SECONDS = 60.0
-"""If two documents are further apart, nobody watched: a start can have been missed in between."""
-
 
 def observe(
     known: Lifecycles, document: Document, context: ObservationContext
@@ -50,11 +47,11 @@ def observe(
         if _stays(event_id, known, document, context):
             current[event_id] = before
             continue
-        gone = _left_document(before, known.seen.get(event_id), context)
-        changes.extend(gone)
-        ended[event_id] = _with_kind(gone[-1], context).lifecycle
+        last_changes = _left_document(before, known.seen.get(event_id), context)
+        changes.extend(last_changes)
+        ended[event_id] = _with_kind(last_changes[-1], context).lifecycle
         just_ended += weight(before.event)
-    if just_ended:
+    if just_ended:  # only then can there be too many
         ended = without_oldest(ended, just_ended)
     seen = {event_id: moment for event_id, moment in known.seen.items() if event_id in current}
     seen |= {event.event_id: context.now.wall for event in document.events}

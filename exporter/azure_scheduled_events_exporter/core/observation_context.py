@@ -10,6 +10,9 @@ from .kinds import SHORT_FREEZE_SECONDS
 from .pause import Pause
 from .timestamp import Timestamp
 
+WATCHED_WITHIN_SECONDS = 60.0
+"""If two documents are further apart, nobody watched: a start can have been missed in between."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObservationContext:
@@ -19,7 +22,7 @@ class ObservationContext:
         now: the moment of the observation.
         vm_name: this VM's name as Resources spell it; None while unknown.
         watched: whether the previous document is so recent that no start can have been missed;
-            False for the first document of a run.
+            False for the first document of a run. See :data:`WATCHED_WITHIN_SECONDS`.
         keeps_unshown: whether events of earlier runs that no document of this run has shown stay
             current, because they may be another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.

@@ -90,7 +90,8 @@ def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationConte
     """
     is_measured = context.watched
     if before is not None and boot_proves(before, context.now, watched=context.watched):
-        # The boot was a part of it: the pause since the last document is not the whole of it.
+        # It began before the boot, which was a part of it. So of the pauses since the last
+        # document, only the boot is measured.
         is_measured = False
     life = paused(life, context.pause, begins=is_measured)
     if life.scope is Scope.SELF and context.counted is not None:
@@ -161,7 +162,8 @@ def make_current_again(
 ) -> tuple[Lifecycle, Change]:
     """Return an ended event as a current one, and that as a change.
 
-    What only the wrong end set is removed.
+    What was set only because of the wrong end is removed. The change has ``event``. The
+    returned life still has the form before it, so that :func:`apply_present` sees what is new.
     """
     life = replace(ended, outcome=None, ended_at=None, shown_until=None, has_returned=True)
     if ended.proven_by_boot:
@@ -176,7 +178,8 @@ def make_current_again(
         if ended.approved_by is Approver.DEADLINE:
             life = replace(life, approval=None)
     life = life.with_move(Transition.RETURNED, context.now, life.not_before)
-    return life, Change(Transition.RETURNED, as_shown(life, event, context), context.now)
+    change = Change(Transition.RETURNED, as_shown(life, event, context), context.now)
+    return life, change
 
 
 def as_shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:

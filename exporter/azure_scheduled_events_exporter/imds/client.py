@@ -147,6 +147,9 @@ class ImdsClient:
     def _get(self, path: str, versions: ApiVersions, timeout: float) -> bytes | None:
         """Return the body at ``path``, None for a 304; ask until IMDS answers one of ``versions``.
 
+        A request without a version (:data:`UNSPECIFIED`) only asks which versions there are: IMDS
+        refuses it, and names those that it offers. ``versions`` then has them as the next ones.
+
         Raises:
             ImdsError: IMDS refuses all of them, or a request fails for another reason.
         """
@@ -157,6 +160,7 @@ class ImdsClient:
             try:
                 body = self._get_version(path, version, left)
             except ImdsError as error:
+                # Without a version, every failure counts as the refusal: the next request has one.
                 may_be_unknown = error.status in _UNKNOWN_VERSION or version == UNSPECIFIED
                 if not may_be_unknown:
                     raise

@@ -21,12 +21,11 @@ from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import with_kinds
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.observation import (
+from azure_scheduled_events_exporter.core.observation import bounded, observe
+from azure_scheduled_events_exporter.core.observation_context import (
     WATCHED_WITHIN_SECONDS,
-    bounded,
-    observe,
+    ObservationContext,
 )
-from azure_scheduled_events_exporter.core.observation_context import ObservationContext
 from azure_scheduled_events_exporter.core.spans import (
     SpanFacts,
     finished,

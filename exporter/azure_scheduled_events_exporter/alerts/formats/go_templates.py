@@ -40,21 +40,22 @@ def with_constants(template: str, **constants: str) -> str:
 
 
 def loss(labels: str) -> str:
-    """Return the template of ``{loss}``: what an event of this type costs."""
-    cases = [
-        with_constants(
-            'if eq EVENT_TYPE "TYPE" }}LOSS',
+    """Return the template of ``{loss}``: what an event of this type costs.
+
+    It has a branch for each type: ``{{ if … }}…{{ else if … }}…{{ else }}…{{ end }}``.
+    """
+    template = ""
+    keyword = "if"
+    for each in EventType:
+        template += with_constants(
+            '{{ KEYWORD eq EVENT_TYPE "TYPE" }}LOSS',
+            KEYWORD=keyword,
             EVENT_TYPE=f"{labels}event_type",
             TYPE=each,
             LOSS=each.facts.loss,
         )
-        for each in EventType
-    ]
-    return with_constants(
-        "{{ CASES{{ else }}UNKNOWN_LOSS{{ end }}",
-        CASES="{{ else ".join(cases),
-        UNKNOWN_LOSS=UNKNOWN_LOSS,
-    )
+        keyword = "else if"
+    return template + with_constants("{{ else }}UNKNOWN_LOSS{{ end }}", UNKNOWN_LOSS=UNKNOWN_LOSS)
 
 
 def ahead(labels: str) -> str:

@@ -119,7 +119,7 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
 
     def all_have_results() -> bool:
         """Withdraw what can be withdrawn now; return whether nothing is being sent any more."""
-        # At each call, because a request that IMDS refused waits to be sent again.
+        # At each call, because a request that is being sent waits again if IMDS throttles it.
         store.requests.withdraw(numbers, _WITHDRAWN)
         return len(store.requests.results(numbers)) == len(numbers)
 

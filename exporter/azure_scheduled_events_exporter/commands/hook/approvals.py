@@ -61,7 +61,10 @@ class Approvals:
             process.terminate()
 
     def _approve(self, life: Lifecycle) -> None:
-        """Start the process that approves an event, or log once why it is not approved."""
+        """Start the process that approves an event, if it waits for an approval.
+
+        If a hook may not approve it, the first call for the event logs why.
+        """
         is_first = life.event_id not in self._next_at
         self._next_at[life.event_id] = time.monotonic() + _AGAIN_SECONDS
         if not life.is_open_to_approval:

@@ -42,7 +42,11 @@ _FAILURES = (ExporterError, sqlite3.Error, OSError)
 
 
 class Runs:
-    """The runs of the hook ``name``, and the threads that write them."""
+    """The runs of the hook ``name``, and the threads that write them.
+
+    The known runs are those that no recovery has ended. The unsent ones are those that the journal
+    does not have yet. A run can be both. The file has both, so that a restart loses neither.
+    """
 
     def __init__(self, journal: Path, name: str, log: Logger) -> None:
         self._journal = journal
@@ -50,7 +54,7 @@ class Runs:
         self._log = log
         self._changed = threading.Condition()
         self._known: dict[str, HookRun] = {}
-        self._unsent: dict[str, HookRun] = {}  # those that the journal does not have yet
+        self._unsent: dict[str, HookRun] = {}
         self._is_loaded = False
         # The version of the runs: it grows with each change. The first one is newer than the one in
         # the file, so that the thread reads and writes the file at once.
@@ -72,19 +76,19 @@ class Runs:
             return tuple(self._known.values())
 
     def keep(self, run: HookRun) -> None:
-        """Add or replace a run among the known ones, and record it.
+        """Add or replace a run among the known ones, log it, and hand it to the journal.
 
-        It waits briefly until the run is on disk.
+        It waits briefly until the run is on disk. A recovery that has ended leaves none known.
         """
         with self._changed:
             self._known = _with(self._known, run)
         self.record(run)
 
     def record(self, run: HookRun) -> None:
-        """Log a run, and hand it to the journal.
+        """Log a run, and hand it to the journal, without adding it to the known ones.
 
-        For a run that did not begin, that is all: it has prepared nothing, so there is nothing to
-        recover. It waits briefly until the run is on disk.
+        Call it instead of :meth:`keep` for a run that did not begin: it has prepared nothing, so
+        there is nothing to recover. It waits briefly until the run is on disk.
         """
         self._log_run(run)
         with self._changed:
@@ -151,7 +155,7 @@ class Runs:
                     self._changed.notify_all()
 
     def _write_file(self) -> int:
-        """Write the file, after it was read once; return its version. Raises OSError."""
+        """Write the file; before the first time, read it. Return its version. Raises OSError."""
         if not self._is_loaded:
             self._load()
         with self._changed:
@@ -222,7 +226,7 @@ class Runs:
                     for run_id, run in unsent.items():
                         if self._unsent.get(run_id) == run:  # otherwise it has changed meanwhile
                             del self._unsent[run_id]
-                    self._note_change()
+                    self._note_change()  # the file need not have them any more
 
     def _write_to_journal(self, runs: Iterable[HookRun]) -> None:
         """Write runs to the journal.

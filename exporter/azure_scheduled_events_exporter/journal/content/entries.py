@@ -1,7 +1,8 @@
 """What waits to be written to the journal: one class for each kind of change of the tables.
 
-Data only. An entry has its text already, so that a bug in a class is found where the entry is made,
-and so that its size is known. Must not know SQL: ``journal.tables.store`` writes entries.
+Data only. An entry has its JSON already: so its size is known, and an object that cannot be encoded
+is found where the entry is made, not later in the thread that writes it. Must not know SQL:
+``journal.tables.store`` writes entries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +52,8 @@ class NewSpan:
 class EndedSpan:
     """A span that needs no delivery any more.
 
-    Only the version with the text ``span``; every version if that is None.
+    If ``span`` is None, that holds for every version of the span, else only for the version with
+    this JSON.
     """
 
     span_id: str
@@ -79,7 +81,10 @@ class RequestResult:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Removes rows from before ``before`` (Unix seconds); the statistics still count them."""
+    """Removes transitions and ended events from before ``before`` (Unix seconds).
+
+    The journal's statistics still count them.
+    """
 
     before: float
 
@@ -112,7 +117,7 @@ def entries_of(
     """Yield what an observation adds; its transitions are numbered on from ``last_number``.
 
     Raises:
-        CodecError: a bug.
+        CodecError: one of them cannot be encoded, which is a bug.
     """
     for number, change in enumerate(changes, last_number + 1):
         yield NewTransition(number, change.at.wall, encode(change_record(change)))
