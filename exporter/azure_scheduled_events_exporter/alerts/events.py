@@ -47,9 +47,6 @@ RESOLVE_AFTER = 3 * _MINUTE
 
 A resolve is never urgent, and a document that misses the event for two minutes ends no page.
 """
-_RESTARTING = tuple(str(each) for each in EventType if each.facts.restarts)
-"""The types that restart a VM: Reboot and Redeploy."""
-
 _NOT_BEFORE = "The event does not begin before that time, unless somebody approves it."
 _DRAIN = "Drain each VM that the event names"
 _COPY = "copy what you need from its ephemeral disks"
@@ -131,7 +128,7 @@ def _announced(event_type: EventType, kept: tuple[str, ...]) -> Alert:
 
 def _without_notice(kept: tuple[str, ...]) -> Alert:
     hold = max(HOLDS[EventType.REBOOT], HOLDS[EventType.REDEPLOY])
-    events = Events(Kind.WITHOUT_NOTICE, hold, types=_RESTARTING)
+    events = Events(Kind.WITHOUT_NOTICE, hold)  # only a Reboot or a Redeploy has this kind
     return Alert(
         name=f"{PREFIX}WithoutNotice",
         expression=_expression(events, kept),

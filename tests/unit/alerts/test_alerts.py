@@ -324,7 +324,7 @@ def test_readable() -> None:
     assert sum(len(group.recordings) for group in every) <= 14
     assert len(ALERT_SETTINGS) <= 28
     for name, rule in rules({}).items():
-        assert len(rule["expr"]) <= 800, name
+        assert len(rule["expr"]) <= 700, name
         assert len(rule["expr"].splitlines()) <= 12, name
 
 
