@@ -118,7 +118,7 @@ class Simulator:
         # Another stage, because the scenario begins now, and not when this object was made.
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
-            self._service.inject(plan.window(now, self._playlist.speed))
+            self._service.inject(plan.window(now, self._playlist.speed), now)
         self._run(partial(self._server.serve_forever, poll_interval=_STOP_INTERVAL))
 
     def report(self, on_happening: Callable[[Happening], None]) -> None:
@@ -214,7 +214,7 @@ class Simulator:
         kind = fault_named(fault)
         with self._changed:
             now = self._clock()
-            self._service.inject(FaultWindow(kind, now, now + seconds))
+            self._service.inject(FaultWindow(kind, now, now + seconds), now)
 
     def heal(self) -> None:
         """End every active fault."""

@@ -153,10 +153,13 @@ class Service:
         # Any other fault changes the content of the answer, or how ``wire`` sends it.
         return replace(self._imds_answer(request, route, now, fault), fault=fault)
 
-    def inject(self, window: FaultWindow) -> None:
-        """Add a fault. If several are active, the last one added wins."""
+    def inject(self, window: FaultWindow, now: float) -> None:
+        """Add a fault at ``now``, which may begin later.
+
+        If several are active, the last one added wins.
+        """
         # Those that are over are forgotten, so that the tuple does not grow without end.
-        kept = [each for each in self.windows if each.ends > window.begins]
+        kept = [each for each in self.windows if each.ends > now]
         self.windows = (*kept, window)
 
     def heal(self, now: float) -> None:
@@ -242,8 +245,8 @@ class Service:
         if body is not None:
             return Answer(HTTPStatus.OK, body)
         events: list[WireEvent] = []
-        # Until events are shown, the incarnation is one that no document with events has: clients
-        # take the same incarnation for the same events.
+        # Until events are shown, the incarnation is one that no document with events has: a client
+        # need not read a document with the incarnation that it already knows.
         incarnation = 0
         if now >= self._enabled_at + self.first_event_delay:
             events = events_in(self._events_of(route.vm), route.version)

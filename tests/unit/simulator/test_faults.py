@@ -22,7 +22,7 @@ def test_a_part_of_the_instance_data() -> None:
     """
     client = Client()
     # The client asks once a second, first at 1 s.
-    client.service.inject(FaultWindow(Fault.PARTIAL_INSTANCE, 0, 1.5))
+    client.service.inject(FaultWindow(Fault.PARTIAL_INSTANCE, 0, 1.5), now=0)
     during = client.ask("2021-02-01", path="/metadata/instance")
     afterwards = client.ask("2021-02-01", path="/metadata/instance")
     part = json.loads(during.body)["compute"]
@@ -67,7 +67,7 @@ def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
     client = Client(EVENTS[0])
     healthy = client.ask()
     # The client asks once a second: at 1 s before this, and at 2 s, 3 s and 4 s below.
-    client.service.inject(FaultWindow(fault, 2, 4))
+    client.service.inject(FaultWindow(fault, 2, 4), now=0)
     for _ in range(2):
         answer = client.ask()
         assert answer.status == REPLACED[fault]
@@ -84,7 +84,7 @@ def test_fault_of_the_connection_while_it_lasts(fault: Fault) -> None:
     client = Client(EVENTS[0])
     healthy = client.ask()
     # The client asks once a second: at 1 s before this, and at 2 s, 3 s and 4 s below.
-    client.service.inject(FaultWindow(fault, 2, 4))
+    client.service.inject(FaultWindow(fault, 2, 4), now=0)
     for _ in range(2):
         assert client.ask() == replace(healthy, fault=fault)
     assert client.ask() == healthy
@@ -93,11 +93,19 @@ def test_fault_of_the_connection_while_it_lasts(fault: Fault) -> None:
 def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     """Healing ends every fault that holds now; a fault of later still comes."""
     client = Client()  # asks once a second, first at 1 s
-    client.service.inject(FaultWindow(Fault.GONE, 0))
-    client.service.inject(FaultWindow(Fault.SERVER_ERROR, 3, 4))
+    client.service.inject(FaultWindow(Fault.GONE, 0), now=0)
+    client.service.inject(FaultWindow(Fault.SERVER_ERROR, 3, 4), now=0)
     assert client.ask().status == 410
     client.service.heal(1)
     assert [client.ask().status for _ in range(3)] == [200, 500, 200]
+
+
+def test_a_fault_of_later_leaves_an_earlier_one() -> None:
+    """Of two faults that are added before either begins, each holds in its own time."""
+    client = Client()  # asks once a second, first at 1 s
+    client.service.inject(FaultWindow(Fault.GONE, 1, 2), now=0)
+    client.service.inject(FaultWindow(Fault.SERVER_ERROR, 3, 4), now=0)
+    assert [client.ask().status for _ in range(4)] == [410, 200, 500, 200]
 
 
 DAY = 86_400.0

@@ -56,7 +56,7 @@ def test_api_versions_that_are_refused() -> None:
         answer = older.ask("2020-07-02", path=path)
         offered = ["2020-07-01", "2019-08-01", "2019-04-01"]
         assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, offered)
-    older.service.inject(FaultWindow(Fault.VERSION_404, 0))
+    older.service.inject(FaultWindow(Fault.VERSION_404, 0), now=0)
     assert [older.ask(version).status for version in ("2020-07-01", "2024-07-09")] == [200, 404]
 
 

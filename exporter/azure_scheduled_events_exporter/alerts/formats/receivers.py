@@ -58,6 +58,7 @@ def receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
 def notifies_nobody(settings: Settings) -> list[str]:
     """Return the receivers of pages and tickets that have no integration."""
     *notifying, _show = receivers(settings)
+    # A receiver without integrations has its name alone.
     return [each["name"] for each in notifying if len(each) == 1]
 
 

@@ -56,7 +56,7 @@ def journal_with_exporter(
             if tells_no_exporter:
                 with suppress(OSError):
                     print(_NO_EXPORTER.format(path.absolute()), file=sys.stderr, flush=True)
-            # Raises if this user may not write it: to the next line, that looks like a full disk.
+            # Raises if this user may not write it, which the next line would take for a full disk.
             writable(path).close()
         _wait_for_writer(path)
         yield stack.enter_context(closing(writable(path)))
@@ -113,7 +113,7 @@ def _wait_for_poll(exporter: Exporter) -> None:
 
     until(is_over, math.inf)
     polls = exporter.latest().polls
-    if polls.up or polls.partial:
+    if polls.up or polls.partial:  # the events in the rest of a partial document are known
         return
     if polls.outcomes[Outcome.THROTTLED]:
         raise ExporterError(f"{polls.failure}; try again")
