@@ -64,6 +64,7 @@ FOR_GRAFANA = Form(
     },
     label=".Labels.",
     value=_template("VALUE"),
+    # The dashboard of the fleet if the event has several VMs, or if they are not known.
     event_board=_template(
         '{{ with NAMES.resources }}{{ if match "," . }}fleet?{{ else }}vm?var-vm={{ urlquery . }}'
         "{{ end }}{{ else }}fleet?{{ end }}"

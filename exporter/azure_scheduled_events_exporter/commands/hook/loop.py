@@ -154,7 +154,8 @@ class Hook:
         begun = {run.event_id for run in view.preparations}
         for event_id in view.current.keys() - begun:
             reason = why_not(view.current[event_id], view, self._rules)
-            if self._reasons.is_new(event_id, reason) and reason:
+            is_new = self._reasons.is_new(event_id, reason)  # which remembers an empty one too
+            if is_new and reason:
                 self._log.info(
                     "hook does not prepare for this event",
                     extra=logs.facts(event_id=event_id, reason=reason),

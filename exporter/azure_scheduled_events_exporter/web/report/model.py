@@ -1,4 +1,6 @@
-"""What a report consists of. Data only: ``markdown`` and ``page`` write it.
+"""What a report is made from (:class:`Sources`), and what it consists of (:class:`Report`).
+
+Data only: ``markdown`` and ``page`` write a report.
 
 Text from outside is a :class:`Quoted`, so that no form of the report can take it for markup.
 """
