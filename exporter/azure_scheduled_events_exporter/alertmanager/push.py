@@ -41,9 +41,7 @@ class Worker:
         client: the client of this Alertmanager.
         look: returns what the events of this VM require now; None while that is unknown, because
             IMDS does not answer.
-        clock: returns the time of this machine.
-        imds_time: returns the time by the clock of IMDS, in seconds since the epoch: the clock of
-            the VM may be wrong.
+        clock: returns the time by the clock of IMDS: the clock of the VM may be wrong.
         log: where failures, alerts and resolves are logged.
 
     Attributes:
@@ -56,13 +54,11 @@ class Worker:
         client: AlertmanagerClient,
         look: Callable[[], Wanted | None],
         clock: Callable[[], Timestamp],
-        imds_time: Callable[[], float],
         log: logging.Logger,
     ) -> None:
         self._client = client
         self._look = look
         self._clock = clock
-        self._imds_time = imds_time
         self._log = log
         self._woken = threading.Event()
         self._stopping = False
@@ -150,9 +146,8 @@ class Worker:
         """Return ``entry`` as it is posted now, with times by IMDS' clock."""
         alert = entry.alert
         now = self._clock()
-        imds_now = self._imds_time()
-        starts_at = imds_now - now.since(alert.first_seen)
-        ends_at = imds_now + entry.ends_in(now.monotonic)
+        starts_at = now.wall - now.since(alert.first_seen)
+        ends_at = now.wall + entry.ends_in(now.monotonic)
         return posted(alert.labels, alert.annotations, starts_at, ends_at)
 
     def _backoff(self) -> float:

@@ -40,14 +40,11 @@ def alert_push(
     def look() -> Wanted | None:
         return wanted(latest(), catalog, labels, clock())
 
-    def imds_time() -> float:
-        return clock().wall
-
     clients = [
         AlertmanagerClient(url, config.alertmanager_http_config_file)
         for url in config.alertmanager_url
     ]
-    return AlertPush([Worker(client, look, clock, imds_time, log) for client in clients])
+    return AlertPush([Worker(client, look, clock, log) for client in clients])
 
 
 def wanted(
@@ -55,7 +52,8 @@ def wanted(
 ) -> Wanted | None:
     """Return the alerts of this VM's events: those that fire, and those whose events have ended.
 
-    Events that only the journal knows are left out until a document has shown whether they go on.
+    Events that only the journal knows do not fire: a document has yet to show whether they go on.
+    ``snapshot.shown`` is without them.
 
     Args:
         snapshot: what the exporter knows.
