@@ -15,6 +15,7 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
+from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH
 from support.servers.dhcp_server import (
     MAC,
@@ -73,6 +74,21 @@ def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
         " address itself, such as --imds.endpoint http://168.63.129.16"
     )
     assert len(server.requests) == 3
+
+
+def test_no_answer_is_told_if_the_network_comes_up_between_two_tries() -> None:
+    """The message reports how the last try failed: here, nobody answered what could be sent."""
+    with DhcpServer(silent) as server:
+        exchange = Exchange(("127.0.0.1", 0), ("127.0.0.1", 0), (0.0, 0.01), 0.05)
+
+        def wait(seconds: float) -> bool:
+            if seconds:  # before the second try; nothing can be sent to port 0
+                object.__setattr__(exchange, "destination", server.address)
+            return False
+
+        with pytest.raises(ExporterError, match="no DHCP server answered in 2 tries"):
+            discover(wait, logging.getLogger(), lease_files=(), exchange=exchange, mac=MAC)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

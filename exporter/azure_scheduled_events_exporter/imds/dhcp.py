@@ -151,7 +151,7 @@ def ask_dhcp(
     """
     xid = int.from_bytes(os.urandom(4), "big")
     mac = mac or _hardware_address()
-    reason = "no DHCP server answered"
+    reason = ""  # how the last try failed
     tries = len(exchange.pauses)
     with _bound(exchange.bind) as dhcp:
         for number, pause in enumerate(exchange.pauses, start=1):
@@ -172,6 +172,7 @@ def ask_dhcp(
                     "DHCP option 245 received", extra=facts(address=str(address), server=server)
                 )
                 return address
+            reason = "no DHCP server answered"
     raise ExporterError(
         f"{_FLAG}: {reason} in {tries} tries: is this an Azure VM with its network up, and does its"
         f" firewall let UDP port {exchange.bind[1]} in? See to that, {_ALTERNATIVE}"
