@@ -11,9 +11,11 @@ class Effort:
     """How much to measure.
 
     Attributes:
-        runs: of each figure.
+        runs: how often each figure is measured.
         poll_seconds: for how long processor time is measured, with one poll a second.
-        transitions: in the journal.
+        scrapes: how many scrapes one run times; with many clients, a multiple of that.
+        changes: how many changes in IMDS are timed until ``/metrics`` shows them.
+        transitions: how many transitions one run writes to a journal.
         events: numbers of current events, for the growth of the costs.
     """
 
@@ -37,7 +39,10 @@ QUICK = Effort(
 
 @dataclass(frozen=True)
 class Scraping:
-    """Scrapes of so many current events by so many clients, and the budget in milliseconds."""
+    """Scrapes of so many current events by so many clients.
+
+    ``budget``: the milliseconds that the 99th percentile of the scrapes may take.
+    """
 
     what: str
     events: int
@@ -57,8 +62,8 @@ def event(number: int, minute: int = 0) -> Mapping[str, object]:
     """Return an event as short as IMDS writes it.
 
     Args:
-        number: What its EventId follows from.
-        minute: Of its NotBefore. Another minute is a change of the event.
+        number: the end of its EventId.
+        minute: that of its NotBefore. Another minute is a change of the event.
     """
     return entry(
         EventId=f"C7061BAC-AFDC-4513-B24B-{number:012X}",

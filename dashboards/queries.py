@@ -54,8 +54,6 @@ NOT_BEFORE = "event_not_before_timestamp_seconds"
 STARTED = "event_started_timestamp_seconds"
 ENDED = "event_ended_timestamp_seconds"
 VM_IMPACT = "vm_impact_timestamp_seconds"
-ANY_VM_IMPACT = f'__name__=~"{PREFIX}(vm|peer)_impact_timestamp_seconds"'
-"""Selects when the impact of an event on a VM begins, as the VM says itself, or as its peers do."""
 PAUSE = "event_observed_pause_seconds"
 RETRANSMITTED = "event_tcp_retransmitted_segments"
 TIMEOUTS = "event_tcp_timeouts"
@@ -75,6 +73,11 @@ def selector(name: str, *matchers: str, **labels: str) -> str:
     compared = (f'{label}="{value}"' for label, value in labels.items())
     every = ",".join([*matchers, *compared])
     return f"{name}{{{every}}}" if every else name
+
+
+def any_vm_impact(*matchers: str) -> str:
+    """Return when the impact of each event on each VM begins, as the VM itself or its peers say."""
+    return selector("", f'__name__=~"{PREFIX}(vm|peer)_impact_timestamp_seconds"', *matchers)
 
 
 def last(name: str, window: str, *matchers: str, **labels: str) -> str:
@@ -145,8 +148,8 @@ def with_portal(vms: str) -> str:
 TRACED = 'event_id!~"$traces.*"'
 """Selects all events if a source of traces is chosen, and none if not.
 
-The variable is then empty, and ``.*`` matches every event. No EventId begins with the UID of a data
-source.
+The value of ``$traces`` is the UID of the chosen data source, and no EventId begins with one.
+Without a source, it is empty, so ``.*`` remains, which excludes every event.
 """
 
 
@@ -169,7 +172,8 @@ def approval(window: str = "", *matchers: str) -> str:
     have ended and so count as started.
     """
     if not window:
-        # 1 for each event that has started: any number to the power of 0 is 1.
+        # 2 for each event that has started: any number to the power of 0 is 1. By event_type, too,
+        # so that `or` keeps both numbers of an event, because their labels differ.
         started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
         return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
@@ -184,7 +188,8 @@ def blind(*matchers: str) -> str:
 def watch_variables() -> list[g.Template]:
     """Return the variables with the names of the two metrics that say which exporters see IMDS.
 
-    If the shipped rules are there, the name of both is that of their recording. It has a series of
+    Each is the first in the alphabet of the names that exist. If the shipped rules are there, that
+    is their recording for both, because a colon comes before an underscore. It has a series of
     value 0 for each exporter that does not see IMDS, and for each job how many do. Without rules,
     ``sees`` is the exporters' own ``up``, and ``scraped`` is that of Prometheus. If the rules have
     stopped within the time range, the recording is still named but has no values: then no exporter

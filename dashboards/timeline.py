@@ -11,15 +11,14 @@ from . import titles
 from .board import manual
 from .grafana import over_time, panel
 from .queries import (
-    ANY_VM_IMPACT,
     EVENT_IMPACT,
     MOST,
     PAUSE,
     SELF,
     VM_IMPACT,
+    any_vm_impact,
     last,
     metric,
-    selector,
 )
 from .style import HAPPENING, NEUTRAL, WAITING, values
 
@@ -34,13 +33,14 @@ def fleet_query(group: str) -> str:
 
     ``group`` matches the chosen resource groups.
     """
-    # The series of a pause have no name of the VM. Here are the names, with the value 0 to add.
-    names = f"(job, instance, event_id) group_left {_PLACE} 0 * {last(VM_IMPACT, '[2h]')}"
-    shown = selector("", ANY_VM_IMPACT, group)
-    latest = f"max by {_PLACE} (last_over_time({shown}[$__range] @ end()))"
+    # A pause has no label with the name of the VM. The impact has it, so it is added, as 0.
+    named = f"0 * {last(VM_IMPACT, '[2h]')}"
+    pauses = f"{metric(PAUSE)} + on (job, instance, event_id) group_left {_PLACE} {named}"
+    latest = f"max by {_PLACE} (last_over_time({any_vm_impact(group)}[$__range] @ end()))"
+    # A VM has its pause only where no event gives it a state.
     return (
-        f"(max by {_PLACE} ({_state(selector('', ANY_VM_IMPACT))})"
-        f" or max by {_PLACE} ({metric(PAUSE)} + on {names}))"
+        f"(max by {_PLACE} ({_state(any_vm_impact())})"
+        f" or max by {_PLACE} ({pauses}))"
         f" and on {_PLACE} topk({MOST}, {latest})"
     )
 
@@ -51,7 +51,7 @@ def vm_query(name: str, instance: str) -> str:
     ``name`` matches the VM, and ``instance`` matches its exporter.
     """
     own = metric(EVENT_IMPACT, instance, SELF)
-    impacts = f"({own} or {selector('', ANY_VM_IMPACT, name)})"
+    impacts = f"({own} or {any_vm_impact(name)})"
     return (
         f"max by (event_type) ({_state(impacts)})"
         f" or max by (event_type) ({metric(PAUSE, instance, SELF)})"

@@ -67,9 +67,7 @@ class Vm:
 @contextmanager
 def delivering(vm: Vm, url: str, timeout: float = 10.0) -> Iterator[Worker]:
     """Deliver the alerts of ``vm``."""
-    worker = Worker(
-        AlertmanagerClient(url, None, timeout), vm.look, vm.clock, logging.getLogger()
-    )
+    worker = Worker(AlertmanagerClient(url, None, timeout), vm.look, vm.clock, logging.getLogger())
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

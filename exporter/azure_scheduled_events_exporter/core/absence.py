@@ -135,7 +135,7 @@ def _started_by(
 ) -> tuple[Lifecycle, list[Change]]:
     """Return an event whose start only the boot at ``booted_at`` proves, with start and approval.
 
-    It started at the boot. Without an approval from here, it started at NotBefore, if that lies
+    It started at the boot; but without an approval from here, it started at NotBefore if that lies
     between the first sight and the boot: the VM may have been away for long.
 
     The change is the approval, if the boot is the first sign that IMDS accepted it.

@@ -137,11 +137,11 @@ def _in_a_minute(earlier: Readings, later: Readings) -> Tcp | None:
     None if that is not known, or if they are less than :data:`SHORTEST_SECONDS` apart.
     """
     seconds = later.at.since(earlier.at)
-    counted = between(earlier, later)
-    if counted is None or seconds < SHORTEST_SECONDS:
+    tcp = between(earlier, later)
+    if tcp is None or seconds < SHORTEST_SECONDS:
         return None
     scale = MINUTE / seconds
-    return Tcp(round(counted.retransmitted * scale), round(counted.timeouts * scale))
+    return Tcp(round(tcp.retransmitted * scale), round(tcp.timeouts * scale))
 
 
 def _lead(moment: Timestamp) -> float:

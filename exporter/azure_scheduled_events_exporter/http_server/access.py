@@ -84,7 +84,7 @@ class WebAccess:
                     self._log.error(message, extra=facts(error=failure))
             else:
                 failure = ""
-                self._found = self._applied
+                self._found = self._applied  # the new configuration may name other files
                 self._apply(config, "web configuration reloaded")
                 changed()
 

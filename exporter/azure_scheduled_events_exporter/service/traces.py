@@ -70,10 +70,10 @@ def deliver_spans(
     An internal error of the delivery is logged, and the delivery starts again a minute later.
     """
     # Also for spans from before a restart: they belong to this VM too.
-    is_named = identification.complete
-    if identification.given is not None:
-        is_named = identification.asked
-    is_named.wait(_NAMED_SPANS_SECONDS)
+    may_begin = identification.complete
+    if identification.given is not None:  # the name is known: see _NAMED_SPANS_SECONDS
+        may_begin = identification.asked
+    may_begin.wait(_NAMED_SPANS_SECONDS)
     while True:
         try:
             delivery.run()

@@ -51,7 +51,7 @@ class Replay:
         return _NOT_BEFORE.sub(self._moved, self._recording[self._current].body)
 
     def knows(self, event_id: str) -> bool:
-        """Return whether ``event_id``, in any case, is an event of the current document."""
+        """Return whether the current document has ``event_id``, in upper or lower case."""
         try:
             events = parse_document(self._recording[self._current].body).events
         except InvalidDocumentError:

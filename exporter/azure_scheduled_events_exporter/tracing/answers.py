@@ -139,6 +139,7 @@ def _judge(response: requests.Response) -> ExportResult:
     if status == HTTPStatus.BAD_REQUEST and _wants_tls(response):
         return ExportResult(ExportOutcome.LATER, reason=f"{reason}: {WANTS_TLS}")
     if status in REFUSALS:
+        # Perhaps because of one span: ``tracing.delivery`` sends the batch again in halves.
         return ExportResult(ExportOutcome.DIVISIBLE, reason=reason)
     return ExportResult(
         ExportOutcome.LATER,

@@ -101,11 +101,11 @@ class Drill:
             if not self.keep:
                 self.alertmanager.put(labels, texts, ends_in=0)
 
-    def push(self, settings: Mapping[str, str]) -> None:
-        """Let the exporter of a simulated VM, with these ``settings``, push the alert."""
+    def push(self, exporter_settings: Mapping[str, str]) -> None:
+        """Let the exporter of a simulated VM, with these settings, push the alert."""
         event_id = ""
         try:
-            with watched(self.story, settings) as simulator:
+            with watched(self.story, exporter_settings) as simulator:
                 begun = self._begin()
                 event_id = self._announce(simulator, f"its exporter pushes {self.alert.name}")
                 self._measure(event_id, begun)
