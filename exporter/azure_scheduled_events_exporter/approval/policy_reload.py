@@ -56,8 +56,8 @@ class ReloadingPolicy:
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
         self.in_effect = policy
         self._log = log
-        # The text that the last look found.
-        self._found = ""
+        # The text that the last look found; None before the first look.
+        self._found: str | None = None
         # The text that was applied or refused last.
         self._used: str | None = None
         self._errors = Changes()

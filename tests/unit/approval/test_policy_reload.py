@@ -97,6 +97,17 @@ def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCapt
     assert caplog.records == []
 
 
+def test_file_that_the_first_look_finds_empty(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is empty for a moment, because it is being written, is no invalid policy."""
+    caplog.set_level(logging.INFO)
+    reloading = ReloadingPolicy(load(file), LOG)
+    file.write_text("")
+    reloading.look()
+    file.write_text(APPROVE)
+    assert rule_after_two_looks(reloading) == "go"
+    assert caplog.records == []
+
+
 def test_file_that_is_written_in_two_parts(file: Path) -> None:
     """A rule that still lacks its ``match``, and matches every event, is not in effect while the
     file is written.
