@@ -59,7 +59,7 @@ def vm_query(name: str, instance: str) -> str:
 
 
 def _state(impacts: str) -> str:
-    """Return the number of the state of each event, from when its impact begins.
+    """Return the number of the state of each event; ``impacts`` are when their impacts begin.
 
     An event counts as Started once its impact has begun: then the comparison is 1, and else 0.
     """
