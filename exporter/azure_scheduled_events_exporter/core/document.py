@@ -149,8 +149,8 @@ FieldValue = str | float | tuple[str, ...] | None
 def event_values(event: ScheduledEvent) -> dict[str, FieldValue]:
     """Return the fields of ``event`` for JSON records, log lines and spans.
 
-    The keys are the names in records and log lines. Spans replace a prefix ``event_`` by
-    ``azure.scheduled_event.``, and put that in front of all other names.
+    The keys are the names in records and log lines. In spans, ``event_type`` is
+    ``azure.scheduled_event.type``, and ``resources`` is ``azure.scheduled_event.resources``.
 
     An unknown duration is None, other unknown fields are ``""``.
     """

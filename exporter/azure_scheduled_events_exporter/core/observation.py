@@ -39,6 +39,7 @@ def observe(
         life, new_changes = _in_document(known, event, context)
         current[event.event_id] = life
         changes.extend(new_changes)
+    # In the order of their ends, which ``without_oldest`` needs: those that end now follow.
     ended = {event_id: life for event_id, life in known.ended.items() if event_id not in current}
     just_ended = 0  # the sum of the weights of the events that end now
     for event_id, before in known.current.items():
@@ -63,14 +64,15 @@ def _in_document(
     known: Lifecycles, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, list[Change]]:
     """Return the life of an event that is in the document, and its changes."""
+    changes: list[Change] = []
     before = known.current.get(event.event_id)
-    last_seen = known.seen.get(event.event_id)
     ended = known.ended.get(event.event_id)
-    if before is not None or ended is None:
-        return apply_present(before, event, context, last_seen)
-    before, returned = make_current_again(ended, event, context)
-    life, changes = apply_present(before, event, context, last_seen)
-    return life, [returned, *changes]
+    if before is None and ended is not None:
+        before, returned = make_current_again(ended, event, context)
+        changes.append(returned)
+    last_seen = known.seen.get(event.event_id)
+    life, new_changes = apply_present(before, event, context, last_seen)
+    return life, [*changes, *new_changes]
 
 
 def _left_document(

@@ -37,7 +37,7 @@ def since_boot() -> Callable[[], float]:
 
     The clock since boot counts suspended time too.
     """
-    return _since_boot() or time.monotonic
+    return _clock_since_boot() or time.monotonic
 
 
 class ImdsClock:
@@ -95,7 +95,7 @@ def _boot_id() -> str:
     """
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
-    read_clock = _since_boot()
+    read_clock = _clock_since_boot()
     if read_clock is None:
         return ""
     booted_at = time.time() - read_clock()
@@ -104,7 +104,7 @@ def _boot_id() -> str:
     return f"booted-{round(booted_at / 30)}"
 
 
-def _since_boot() -> Callable[[], float] | None:
+def _clock_since_boot() -> Callable[[], float] | None:
     """Return a function that reads the clock since boot; None if this system has no such clock."""
     if sys.platform == "win32":
         # Not Python's monotonic clock: only in some versions does it count from boot.

@@ -118,7 +118,8 @@ class _Placeholders:
             return self._text(key, value)
         if value is None or isinstance(value, bool) or key in _NUMBER_KEYS:
             return value
-        return self._text(key, clean_text(value))  # any other number may be an id
+        number = clean_text(value)  # as a text, like that of the parser
+        return self._text(key, number)  # it may be an id
 
     def _key(self, name: str) -> str:
         """Return the name of a documented field, or a placeholder for any other."""

@@ -80,6 +80,7 @@ def hook(labels: str) -> dict[str, str]:
             PREPARE=prepare,
         )
 
+    # "-}}" removes the line break after it, so the break is in the template, not in the text.
     outcome = with_constants(
         '{{ if eq OUTCOME "too_late" }}was too late for{{ else -}}\n'
         '{{ if eq OUTCOME "timeout" }}timed out{{ else }}failed{{ end }} WHEN{{ end }}',

@@ -58,7 +58,11 @@ class Asker:
 def request_approvals(
     store: Store, chosen: Sequence[Lifecycle], asker: Asker, config: Config
 ) -> int:
-    """Queue requests, wait for their results, print them, and return the exit status."""
+    """Queue requests, wait for their results, print them, and return the exit status.
+
+    It is 0 if all events are approved, and :data:`_MAY_BE_APPROVED` if that is uncertain for one.
+    Otherwise it is that of the signal that ended the command, or 1.
+    """
     # One poll until the exporter finds the requests, and one for each event, because it sends one
     # request at a time.
     polls_seconds = config.poll_interval * (1 + len(chosen))
@@ -102,11 +106,12 @@ def _say_why(config: Config) -> None:
     versions = event_versions(config.imds_api_version)
     wait = threading.Event().wait
     client = ImdsClient(config.imds_endpoint, versions, RateLimiter(), wait, config.imds_timeout)
-    reason = "its log, and 'doctor', say why: IMDS answers this command"
     try:
         client.scheduled_events(config.imds_timeout)
     except ImdsError as error:
         reason = str(error)
+    else:
+        reason = "its log, and 'doctor', say why: IMDS answers this command"
     with suppress(OSError):
         print(f"approve: the running exporter did not send it: {reason}", file=sys.stderr)
 
