@@ -18,7 +18,7 @@ from support.programs import Program, eventually
 
 ROUNDS = 3
 _PATIENCE_SECONDS = 150  # for an answer, and for the end of what is under way
-_AGO_SECONDS = 15  # how old the moment is that queries ask about, when the engine is at rest
+_AGO_SECONDS = 15  # from the moment that queries ask about to when scrapes are stopped
 _SLOWEST = 3  # queries of each dashboard that are listed
 _IDLE_SECONDS = 5.0
 _IDLE_PERCENT = 5  # of a core, over so many seconds: the engine does nothing
@@ -44,8 +44,8 @@ class Asked:
 def report(stack: Engine, folder: Path, vm: ShownVm) -> list[str]:
     """Return a table with a row for each dashboard, and the slowest queries.
 
-    The engine stops to scrape and to evaluate rules before, so that its queries alone are measured.
-    They ask about a moment shortly before that.
+    First, the engine's scrapes and its evaluations of rules are ended for good, so that these
+    queries alone are measured. They ask about a moment shortly before that end.
     """
     moment = float(int(time.time() - _AGO_SECONDS))
     _rest(stack, folder)
@@ -77,8 +77,8 @@ def ask(board: str, url: str, moment: float, vm: ShownVm) -> list[Asked]:
     variables = {"$job": JOB}
     if board == "vm":
         variables = of_vm(vm.name, vm.instance)
-    variables |= BoardReader(board, url).names()
-    reader = BoardReader(board, url, variables, moment)
+    names_of_metrics = BoardReader(board, url).names()
+    reader = BoardReader(board, url, {**variables, **names_of_metrics}, moment)
     found = []
     for where, query, path, times in reader.queries():
         asked = _ask(where, f"{url}/api/v1/{path}", {"query": query, **times})
@@ -100,19 +100,19 @@ def _ask(where: str, url: str, parameters: Mapping[str, str]) -> Asked:
 
 
 def _rest(stack: Engine, folder: Path) -> None:
-    """Let the engine scrape and evaluate nothing any more; return when it is idle."""
+    """End the engine's scrapes and evaluations; return when its database is idle."""
     if isinstance(stack, VictoriaStack):
         for name, program in stack.programs.items():
             if name.startswith(("vmagent", "vmalert")):
                 program.terminate()
-        asked = stack.programs["victoria-metrics"]
+        database = stack.programs["victoria-metrics"]
     else:
         # An empty configuration has no targets and no rules.
         configuration = folder / "prometheus" / "prometheus.yml"
         configuration.write_text("{}")
-        asked = stack.prometheus
-        asked.process.send_signal(signal.SIGHUP)
-    eventually(lambda: _is_idle(asked), "the engine has nothing left to do", _PATIENCE_SECONDS)
+        database = stack.prometheus
+        database.process.send_signal(signal.SIGHUP)  # Prometheus reads its configuration again
+    eventually(lambda: _is_idle(database), "the engine has nothing left to do", _PATIENCE_SECONDS)
 
 
 def _is_idle(program: Program) -> bool:

@@ -293,7 +293,7 @@ def variable(
 
 
 def hidden_variable(name: str, query: str) -> g.Template:
-    """Return a variable of label values that follows from others; it has all of them."""
+    """Return a variable that nobody sees; its value is always all label values of ``query``."""
     return attr.evolve(variable(name, name.capitalize(), query), hide=g.HIDE_VARIABLE)
 
 

@@ -73,6 +73,7 @@ _TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"
 # ``resources`` has at most ten names. An event of more VMs is known from the VM's own exporter.
 _CURRENT = f"({metric(EVENT_INFO, _TOUCHES)} or on (event_id) {metric(VM_IMPACT, _NAMED)})"
 _FEW = f"topk({MOST}, max by (event_id) {_CURRENT})"
+# Which events the table has; ``Events`` says what each part is.
 _EVENTS = Events(
     current=_CURRENT,
     few=_FEW,
@@ -118,7 +119,9 @@ _STATE = _or_quiet(
     f"max((3 * {_BEGAN} or 2 * {_SHOWN} or {last(VM_IMPACT, HELD, _NAMED)} ^ 0) {UNENDED})"
 )
 _NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
-# The numbers of the answers in _sight(): 2 if the exporter is down, 1 if IMDS fails, else 0.
+# The numbers of the answers in _sight(): 2 if the exporter is down, 1 if IMDS fails, else 0. The
+# first ``up`` is Prometheus' own metric of a scrape; metric("up") is the exporter's, of IMDS. The
+# power of 0 makes 1 of the 0 of an exporter that is down.
 _SIGHT = (
     f"max(2 * ({selector('up', _AT)} == 0) ^ 0)"
     f" or on () max(1 - {metric('up', _AT)})"

@@ -122,6 +122,7 @@ class Outbox:
         self._end_all_but(firing, now)
         # An event that ended in this run has an entry already; one of an earlier run gets it here.
         for alert, seconds_ago in wanted.ended:
+            # After hold_seconds without a post, Alertmanager has ended the alert by itself.
             if seconds_ago < alert.hold_seconds:
                 entry = _ended(alert, now - seconds_ago)
                 self._entries.setdefault(alert.identity, entry)

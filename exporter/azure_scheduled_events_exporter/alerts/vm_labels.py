@@ -42,7 +42,7 @@ class VmLabel:
     def series_pattern(self) -> str:
         """The regular expression of ``series_label`` whose first group is the value.
 
-        A string of PromQL can have it, so each backslash is doubled.
+        Each backslash in it is doubled, as a quoted string of PromQL needs it.
         """
         if self.source == "host":
             return (_HOST + _PORT).replace("\\", "\\\\")
@@ -66,13 +66,17 @@ class VmLabel:
 
 
 def vm_labels(settings: Settings) -> Iterator[VmLabel]:
-    """Yield the labels of the setting, each once; the last item about a label counts."""
+    """Yield the labels of the setting, each once; the last item about a label counts.
+
+    An item is a label, such as ``vm_name``; or a label and its source, which a suffix may follow,
+    such as ``instance=host:9100``.
+    """
     origins: dict[str, str] = {}  # the source with its suffix, by the name of the label
     for item in settings.items("maintenance.equal"):
         name, _, origin = item.partition("=")
         origins[name] = origin
     for name, origin in origins.items():
-        source = EQUAL_SOURCE.match(origin)
+        source = EQUAL_SOURCE.match(origin)  # a name; the suffix begins where the name ends
         if source is None:
             yield VmLabel(name, source="", suffix="")
         else:

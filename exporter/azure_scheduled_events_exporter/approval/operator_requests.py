@@ -102,6 +102,7 @@ def result_of(life: Lifecycle, error: ImdsError | None) -> str:
     """
     if error is None:
         return _ACCEPTED
+    # The event keeps a request from here for as long as it is not known how that ended.
     had_no_answer_earlier = life.request is not None
     if had_no_effect(error) and had_no_answer_earlier:
         return f"{_NO_ANSWER} earlier, then {summary(error).removeprefix('approval ')}: {error}"

@@ -48,7 +48,10 @@ transition's time. The id and the time may be missing.
 """
 
 _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
-"""What a journal raises that cannot be read now."""
+"""What a journal raises that cannot be read now.
+
+A DamagedTextError is none of these: it ends the command, because a line would be missing.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,26 +88,25 @@ def _unknown_severities(check: str, what: str) -> Finding:
 def _severities_of_pages(subject: Subject) -> Mapping[str, str]:
     """Return the severities that page, each with an alert that has it.
 
-    Some are named by the setting ``severities.paging``. The rules that Prometheus has loaded may
-    have been made with other settings; therefore, the severity of an alert that pages as shipped
-    counts too, unless it is one of tickets: a team may have lowered that alert.
+    They are those in the setting ``severities.paging``. The rules that Prometheus has loaded may
+    have been made with other settings. So the severity of an alert that pages as shipped counts
+    too, unless alerts that make tickets have the same: then the team has lowered that alert.
     """
-    settings = subject.alert_settings
     shipped_levels = {alert.name: alert.severity for alert in alerts(Settings())}
-    perhaps: dict[str, str] = {}  # severities that may page, and the first alert with each
     of_tickets = {WARNING, INFO}
     for alert_name, labels in subject.alert_labels.items():
+        if shipped_levels.get(alert_name) == WARNING:
+            of_tickets.add(labels.get("severity", ""))
+    found: dict[str, str] = {}
+    for alert_name, labels in subject.alert_labels.items():
         word = labels.get("severity", "")
-        level = shipped_levels.get(alert_name)
-        if word and (pages(word, settings) or level == CRITICAL):
-            perhaps.setdefault(word, alert_name)
-        if level == WARNING:
-            of_tickets.add(word)
-    return {
-        word: alert_name
-        for word, alert_name in perhaps.items()
-        if pages(word, settings) or word not in of_tickets
-    }
+        if not word:
+            continue
+        pages_as_shipped = shipped_levels.get(alert_name) == CRITICAL
+        may_page = pages_as_shipped and word not in of_tickets
+        if may_page or pages(word, subject.alert_settings):
+            found.setdefault(word, alert_name)
+    return found
 
 
 def _inhibitions(rules: Sequence[Mapping[str, Any]], subject: Subject) -> Finding:

@@ -114,7 +114,7 @@ class _Daemon:
 
     async def run(self) -> int:
         """Serve and poll until the end; return the exit status."""
-        self.ending.attach()
+        self.ending.attach()  # from now on, a signal wakes the event loop
         access = _access(self.config, self.log)
         exporter = self._exporter()
         server = await self._listening(exporter, access)
@@ -137,7 +137,7 @@ class _Daemon:
         # then kills the process; the journal survives that.
         await server.stop()  # first, so that no client takes time from the next steps
         exporter.stop()
-        _check_journal(exporter)
+        _check_journal(exporter)  # the journal may have been refused while the exporter ran
         self.log.info("exporter stopped")
         return self.ending.status
 
@@ -158,9 +158,9 @@ class _Daemon:
         )
         server = Server(config.web_listen_address, App(pages, access, self.log), self.log)
         await server.start()
-        root = {}
+        about_root = {}
         if self.root:
-            root["root"] = self.root
+            about_root["root"] = self.root
         self.log.info(
             "listening",
             extra=facts(
@@ -168,7 +168,7 @@ class _Daemon:
                 port=server.port,
                 endpoint=config.imds_endpoint,
                 interval_seconds=config.poll_interval,
-                **root,
+                **about_root,
             ),
         )
         return server

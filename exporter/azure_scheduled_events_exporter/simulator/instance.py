@@ -16,8 +16,9 @@ _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, object]:
     """Return the answer for ``vm``.
 
-    With ``is_partial``, the answer is that of an IMDS which knows nothing but the VM's name: all
-    other strings are empty, and all lists and objects are absent.
+    With ``is_partial``, the answer is that of an IMDS which knows nothing but the VM's name: in
+    ``compute``, all other strings are empty, and lists and objects are absent; ``network`` is
+    empty.
     """
     compute = _compute(vm)
     if not is_partial:

@@ -14,7 +14,7 @@ from .document import ADVICE
 from .faults import FaultPlan
 
 _SHORTEST: Final = 60.0
-"""Seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin."""
+"""Seconds; a scenario is played at least so long, so that a loop of empty ones does not spin."""
 
 
 class Starts(StrEnum):
@@ -106,16 +106,15 @@ class Scenario:
     def shortest(self) -> float:
         """How long the scenario is played at least, in seconds of scenario time.
 
-        That is a minute, or until its recording and all its faults are over. A fault that lasts
-        until it is healed does not count.
+        That is a minute, or until its recording and all its faults are over if that is longer. A
+        fault that lasts until it is healed does not count. Nor do events: when they end depends on
+        approvals, so the player waits for their ends besides.
         """
-        longest = _SHORTEST
+        lengths = [_SHORTEST]
         if self.recording:
-            longest = max(longest, self.recording[-1].time - self.recording[0].time)
-        for plan in self.faults:
-            if plan.ends < math.inf:
-                longest = max(longest, plan.ends)
-        return longest
+            lengths.append(self.recording[-1].time - self.recording[0].time)
+        lengths += [plan.ends for plan in self.faults if plan.ends < math.inf]
+        return max(lengths)
 
 
 PLACEMENT_GROUP: Final = tuple(

@@ -42,7 +42,8 @@ def load(path: Path) -> Scenario:
     is_object = text.lstrip().startswith("{")
     if path.suffix == ".json" or (is_object and '"recording"' in text):
         return _recorded(path, text)
-    # Not parse(text): load() refuses a scenario of more than 1 MiB, which a recording may have.
+    # Read again, not parse(text): yaml_file.load() refuses a file of more than 1 MiB. Only a
+    # recording may be larger.
     return _scenario(yaml_file.load(path), path.stem)
 
 
@@ -200,7 +201,7 @@ def _duration(section: Section) -> int:
 def _moment(section: Section, key: str) -> float | None:
     """Return the seconds at ``key``; None if it is not there."""
     if key not in section:
-        section.accept(key)
+        section.accept(key)  # an error about an unknown key lists it as known
         return None
     return _seconds(section, key)
 

@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 
-from .wording import ANY_MOMENT, paused
+from .wording import ANY_MOMENT, length_with_tenths
 
 CURRENT_COLUMNS = (
     "EventId",
@@ -84,7 +84,7 @@ def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
     """
     pause = ""
     if life.observed_pause is not None:
-        pause = paused(life.observed_pause)
+        pause = length_with_tenths(life.observed_pause)
     return (
         iso_time(life.first_seen.wall),
         life.event.event_type,

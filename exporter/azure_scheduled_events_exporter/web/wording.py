@@ -138,7 +138,7 @@ def measured(life: Lifecycle) -> list[str]:
     """Return what an event did to this VM, each in a few words; nothing if nobody measured."""
     found = []
     if life.observed_pause is not None:
-        found.append(f"this VM was paused for {paused(life.observed_pause)}")
+        found.append(f"this VM was paused for {length_with_tenths(life.observed_pause)}")
     if life.impact is not None and life.tcp is not None:
         text = f"{life.tcp.retransmitted} TCP segments were sent again"
         if life.impact.before is not None:
@@ -217,8 +217,8 @@ def length(seconds: float) -> str:
     return " ".join(f"{count}{unit}" for count, unit in told) or "0s"
 
 
-def paused(seconds: float) -> str:
-    """Return how long this VM was paused, with tenths of a second below a minute."""
+def length_with_tenths(seconds: float) -> str:
+    """Return ``seconds`` as :func:`length` does, but with tenths of a second below a minute."""
     if seconds < _NOISE:
         return f"less than {_NOISE:g}s"
     if seconds < _MINUTE:

@@ -60,8 +60,9 @@ _KNOWN = template(r"""\
 """)
 """Sets ``$known``: what a VM of the event says of it now; else any exporter; else what one said.
 
-The VMs of an event are asked first because they are few: a hundred others may see it, and an engine
-runs this query for each text at each evaluation.
+An exporter that could not read its VM's instance metadata has no ``resource_group``, which texts
+name; it is asked last. The VMs of an event are asked first because they are few: a hundred others
+may see it, and an engine runs this query for each text at each evaluation.
 """
 
 EVENT = template(
@@ -139,7 +140,8 @@ REFUSED = template(r"""\
 """)
 """Sets ``$refused``: a sentence about the event whose approval was refused.
 
-If there are several, it is the one whose impact is next.
+No series says which event that is. It is one whose approval is due, and which is not approved. If
+there are several, it is the one whose impact is next.
 """
 
 HOOK = template(r"""\

@@ -24,7 +24,11 @@ from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 _Value = TypeVar("_Value")
 _LARGEST = 1 << 61
-"""The largest whole number that is read: nothing counts so far, and SQLite can count on from it."""
+"""The largest whole number that is read.
+
+No count of this program reaches it. It is less than SQLite's largest one, so that a number from a
+damaged file can still be increased.
+"""
 
 
 def encode(value: object) -> str:

@@ -36,7 +36,7 @@ def writer_lock(file: Path) -> Lock:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         create(path)
         try:
-            return _locked(path, 0.3)  # waits a moment for is_locked(), which reads the file
+            return _locked(path, 0.3)  # is_locked() keeps it for a moment while it reads the file
         except sqlite3.OperationalError as error:
             if code_of(error) != sqlite3.SQLITE_BUSY:
                 raise
@@ -80,7 +80,7 @@ def has_writer(path: Path) -> bool:
 def is_locked(file: Path) -> bool:
     """Return whether a process holds the :func:`writer_lock` of ``file``.
 
-    Creates nothing, and takes no lock.
+    Creates nothing. Only while it reads, which takes a moment, nobody can take that lock.
     """
     lock = Path(f"{file}{SUFFIX}")
     uri = f"{lock.absolute().as_uri()}?mode=ro"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
-from azure_scheduled_events_exporter.web.wording import hook_status, length, paused
+from azure_scheduled_events_exporter.web.wording import hook_status, length, length_with_tenths
 
 from .answer import Answer
 from .model import Line, Output, Quoted, Section, Sources, Table
@@ -38,7 +38,7 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
     if run.outcome == RunOutcome.TOO_LATE and run.duration is None:
         return "not run: it was too late"
     if run.outcome == RunOutcome.TOO_LATE and run.exit_status == 0:
-        return f"ok, but {paused(_lateness(run, life))} too late"
+        return f"ok, but {length_with_tenths(_lateness(run, life))} too late"
     return f"{_OUTCOMES.get(run.outcome, run.outcome)}{hook_status(run)}"
 
 
@@ -174,7 +174,7 @@ def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
     """Return a run as a row of the table."""
     took = ""
     if run.duration is not None:
-        took = paused(run.duration)
+        took = length_with_tenths(run.duration)
     return (
         (run.phase,),
         (Quoted(run.command),),
@@ -194,4 +194,4 @@ def _left(run: HookRun) -> str:
         return f"none: {length(-seconds)} after it"
     if run.outcome == RunOutcome.TOO_LATE:
         return "none: it had started"
-    return paused(seconds)
+    return length_with_tenths(seconds)

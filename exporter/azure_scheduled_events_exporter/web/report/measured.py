@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     impact_values,
 )
 from azure_scheduled_events_exporter.core.records import seconds_between
-from azure_scheduled_events_exporter.web.wording import impact, length, paused
+from azure_scheduled_events_exporter.web.wording import impact, length, length_with_tenths
 
 from .answer import Answer
 from .course import has_restarted, is_end_watched, is_start_watched
@@ -106,17 +106,17 @@ def _pause(life: Lifecycle, seconds: float) -> str:
     if ended.booted_at is None or not is_pause_a_restart(life):
         return f"{_of_pauses(life, seconds)}, from about {began} to {utc(ended.wall)}"
     return (
-        f"away for at most {paused(seconds)}{_of_several(life)}: from the last sign of life, at"
-        f" about {began}, to the first look after the restart, at {utc(ended.wall)}; the VM"
-        f" booted at {utc(ended.booted_at.wall)}"
+        f"away for at most {length_with_tenths(seconds)}{_of_several(life)}: from the last sign of"
+        f" life, at about {began}, to the first look after the restart, at {utc(ended.wall)};"
+        f" the VM booted at {utc(ended.booted_at.wall)}"
     )
 
 
 def _of_pauses(life: Lifecycle, seconds: float) -> str:
     """Return the length of the longest pause, and how many there were."""
     if life.pauses > 1:
-        return f"paused for {paused(seconds)}{_of_several(life)}"
-    return f"paused once, for {paused(seconds)}"
+        return f"paused for {length_with_tenths(seconds)}{_of_several(life)}"
+    return f"paused once, for {length_with_tenths(seconds)}"
 
 
 def _of_several(life: Lifecycle) -> str:

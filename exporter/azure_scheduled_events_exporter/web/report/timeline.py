@@ -11,7 +11,12 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Transition,
 )
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.web.wording import OUTCOMES, hook_status, length, paused
+from azure_scheduled_events_exporter.web.wording import (
+    OUTCOMES,
+    hook_status,
+    length,
+    length_with_tenths,
+)
 
 from . import hooks
 from .course import boots, is_end_watched, is_inferred, is_start_watched
@@ -84,7 +89,7 @@ def _of_the_vm(life: Lifecycle) -> Iterator[_Step]:
         began = "The last sign of life before the restart of this VM"
         ended = "The first look of the exporter after the restart"
     yield _Step(life.pause_ended.wall - seconds, (f"{began} (about).",))
-    yield _Step(life.pause_ended.wall, (f"{ended}, {paused(seconds)} later.",))
+    yield _Step(life.pause_ended.wall, (f"{ended}, {length_with_tenths(seconds)} later.",))
 
 
 def _after(seconds: float) -> str:
@@ -146,7 +151,7 @@ def _started(life: Lifecycle) -> str:
 
 def _completed(life: Lifecycle) -> str:
     """Return what to say of the end of a completed event."""
-    if life.proven_by_boot:
+    if life.proven_by_boot:  # only a boot of this VM shows that the event has started at all
         return "No longer in the document. Nobody watched its start and its end."
     if is_end_watched(life):
         return "No longer in the document: completed."
@@ -185,7 +190,7 @@ def _runs(sources: Sources) -> Iterator[_Step]:
     """Yield the beginning and the end of each run of a hook."""
     for run in sources.runs:
         if hooks.is_repeated(run, sources.runs):
-            took = paused(run.duration or 0.0)
+            took = length_with_tenths(run.duration or 0.0)
             failed = f"failed{hook_status(run)} after {took}"
             what = f"Hook, {run.phase} {failed}, and was repeated: "
             yield _Step(run.started, (what, Quoted(run.command)))
