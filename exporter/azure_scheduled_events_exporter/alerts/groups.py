@@ -42,6 +42,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
         return min(times * interval, _LONGEST)
 
     of_vms = every(3)
+    # The recordings of VMs read their own last values.
     remembered = format_duration(_REMEMBERED * of_vms)
     return (
         Group(

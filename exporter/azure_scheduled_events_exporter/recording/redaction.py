@@ -118,8 +118,8 @@ class _Placeholders:
             return self._text(key, value)
         if value is None or isinstance(value, bool) or key in _NUMBER_KEYS:
             return value
-        number = clean_text(value)  # as a text, like that of the parser
-        return self._text(key, number)  # it may be an id
+        digits = clean_text(value)  # any other number, which may be an id
+        return self._text(key, digits)
 
     def _key(self, name: str) -> str:
         """Return the name of a documented field, or a placeholder for any other."""

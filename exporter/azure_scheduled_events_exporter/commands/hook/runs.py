@@ -56,17 +56,20 @@ class Runs:
         self._known: dict[str, HookRun] = {}
         self._unsent: dict[str, HookRun] = {}
         self._is_loaded = False
-        # The version of the runs: it grows with each change. The first one is newer than the one in
+        # The version of the runs: it grows with each change. It begins above the version that is in
         # the file, so that the thread reads and writes the file at once.
         self._version = 1
-        self._written = 0  # the version that is in the file
+        self._written = 0
         for work in (self._keep_file, self._send, self._look_for_others):
             threading.Thread(target=work, name=f"hook{work.__name__}", daemon=True).start()
         self._wait_for_disk()
 
     @property
     def _file(self) -> Path:
-        """The file. To find it, the disk is asked, so only the threads may."""
+        """The path of the file.
+
+        Only the threads of this object may read it: that looks at the disk, which may hang.
+        """
         return state_file(self._journal, self._name)
 
     @property
