@@ -19,7 +19,7 @@ from support.monitoring.collector import Collector
 from support.paths import TOOLS
 from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, QUIET, Crew, Order, Row, Watch, polls
-from trials.truth import check_file, check_rows, told
+from trials.truth import check_file, check_rows, transitions_in
 
 JUMPS = (-3600, 0, 3600)
 NOTICE_SECONDS = 14_400.0  # more than any jump, so that no event would be overdue by any clock
@@ -212,7 +212,7 @@ def run(order: Order) -> Row:
         check(trial, scrape, elapsed)
         check_spans(trial, collector)
         exporter.kill()
-    rows = told(journal)
+    rows = transitions_in(journal)
     check_rows(rows)
     check_file(journal)
     assert {transition for _, transition in rows} == trial.expected.keys()

@@ -18,7 +18,7 @@ from trials.truth import (
     check_event,
     check_file,
     check_rows,
-    told,
+    transitions_in,
 )
 
 SCENARIOS = (
@@ -183,7 +183,7 @@ def check(order: Order, record: Record, windows: list[Window]) -> tuple[int, int
     """Compare with the truth; return how many transitions there are, and how many events a fault
     lied about.
     """
-    rows = told(order.folder / "state")
+    rows = transitions_in(order.folder / "state")
     check_rows(rows)
     polls = Polls(record.polls, taken_in(record, windows))
     # An empty body says that there are no events. Where that is a lie, the end of an event is the

@@ -11,7 +11,15 @@ from pathlib import Path
 from azure_scheduled_events_exporter.simulator import Simulator, What, parse
 from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, POLL_SECONDS, Crew, Order, Row
-from trials.truth import Polls, Record, check_counters, check_file, check_rows, check_truth, told
+from trials.truth import (
+    Polls,
+    Record,
+    check_counters,
+    check_file,
+    check_rows,
+    check_truth,
+    transitions_in,
+)
 
 # Every way that an event can go, all at once, in half a minute; phases short enough that some of
 # them meet no poll.
@@ -140,7 +148,7 @@ def run(order: Order) -> Row:
             if ordeal.kills % 20 == 0:
                 order.say(f"{ordeal.kills} kills, {sum(ordeal.counted.values())} transitions")
         scrape = ordeal.ends()
-    rows = told(journal)
+    rows = transitions_in(journal)
     check_file(journal)
     check_counters(rows, scrape)
     check_rows(rows)

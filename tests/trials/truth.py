@@ -12,8 +12,8 @@ from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.simulator import Simulator, What
 from support.programs import Scrape
 
-Row = tuple[str, str]
-"""An EventId and a transition."""
+Transition = tuple[str, str]
+"""An EventId, and the name of a transition of this event."""
 
 ENDS = {"completed", "cancelled", "lost"}
 RETURNED = "returned"
@@ -75,7 +75,7 @@ class Polls:
     taken_in: Sequence[float]
 
 
-def told(journal: Path) -> list[Row]:
+def transitions_in(journal: Path) -> list[Transition]:
     """Return the transitions that the journal holds, the oldest first."""
     store = read_only(journal)
     try:
@@ -107,14 +107,14 @@ def check_file(journal: Path, set_aside: int = 0) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def check_counters(rows: Sequence[Row], scrape: Scrape) -> None:
+def check_counters(rows: Sequence[Transition], scrape: Scrape) -> None:
     """What Prometheus sees is what the journal holds."""
     assert scrape.transitions() == Counter(transition for _, transition in rows)
     assert scrape.value("journal_up") == 1
     assert scrape.value("journal_errors_total") == 0
 
 
-def by_event(rows: Sequence[Row]) -> dict[str, list[str]]:
+def by_event(rows: Sequence[Transition]) -> dict[str, list[str]]:
     """Return the transitions of each event, in their order."""
     found: dict[str, list[str]] = {}
     for event_id, transition in rows:
@@ -122,7 +122,7 @@ def by_event(rows: Sequence[Row]) -> dict[str, list[str]]:
     return found
 
 
-def check_rows(rows: Sequence[Row]) -> None:
+def check_rows(rows: Sequence[Transition]) -> None:
     """Each event has one beginning, one end more than it returned, nothing else twice, and nothing
     out of order.
     """
@@ -143,7 +143,7 @@ def check_rows(rows: Sequence[Row]) -> None:
             assert len(ENDS.intersection(part)) == 1, (event_id, transitions)
 
 
-def check_truth(rows: Sequence[Row], truths: Mapping[str, Truth], polls: Polls) -> None:
+def check_truth(rows: Sequence[Transition], truths: Mapping[str, Truth], polls: Polls) -> None:
     """Check that every report happened, and that everything that can have been seen is reported."""
     known = by_event(rows)
     assert known.keys() <= truths.keys()

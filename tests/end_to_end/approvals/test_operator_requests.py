@@ -18,16 +18,16 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
     PROGRAM,
     VMS,
-    a_second_later,
     approve,
     approved,
+    assert_nothing_is_sent,
     begin,
     event_ids,
     group,
-    nothing_was_sent,
     queued,
     start,
     stopped,
+    wait_a_second,
 )
 from support.events.gate import Gate, HeldPolls, Nameless, Way
 from support.events.imds_bodies import entry
@@ -144,8 +144,8 @@ def test_imds_is_away(
     assert done.returncode == 1
     assert "answered 503" in done.stderr
     simulator.heal()
-    a_second_later(simulator)
-    nothing_was_sent(simulator, start(start_exporter, simulator.url, state))
+    wait_a_second(simulator)
+    assert_nothing_is_sent(simulator, start(start_exporter, simulator.url, state))
 
 
 def test_operators_request_survives_a_kill(
@@ -188,7 +188,7 @@ def test_an_interrupted_request_is_withdrawn(
         assert operator.returncode == 128 + number, "as a shell shows the end by a signal"
         assert said.splitlines()[-1] == f"{event_id}: withdrawn before it was sent"
         assert queued(state) == []
-    nothing_was_sent(simulator, exporter)
+    assert_nothing_is_sent(simulator, exporter)
 
 
 def test_requests_expire(
@@ -206,7 +206,7 @@ def test_requests_expire(
         request = ApprovalRequest(store.current()[event_id], "ada", asked_at, expired_at)
         store.requests.add([request])
     eventually(lambda: queued(state) == [], "the request has a result")
-    nothing_was_sent(simulator, exporter)
+    assert_nothing_is_sent(simulator, exporter)
 
 
 def test_imds_throttles_every_try(

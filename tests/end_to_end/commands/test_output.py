@@ -28,7 +28,7 @@ ANNOUNCED = 60
 
 
 def buffering() -> dict[str, str]:
-    """An environment in which Python buffers its output, as it does unless told otherwise."""
+    """Return an environment in which Python buffers its output, as it does by default."""
     return {
         name: text
         for name, text in environment(LOGNAME="ada").items()

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import command
 from support.events.imds_bodies import entry
 from support.events.network import Network, talking, wired
-from support.monitoring.collector import Collector, Told
+from support.monitoring.collector import Collector, ReceivedSpan
 from support.programs import COMMAND, PATIENCE, Exporter, eventually, fetch
 from support.quiet import QUIET
 
@@ -119,7 +119,7 @@ class Scene:
         segments, timeouts = (scrape.value(name, event_id=event_id) for name in names)
         return int(segments or 0), int(timeouts or 0)
 
-    def _span(self, event_id: str) -> Told | None:
+    def _span(self, event_id: str) -> ReceivedSpan | None:
         spans = self.collector.spans(trace_id(event_id)).values()
         return next((each for each in spans if each.name == "started"), None)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.monitoring.collector import Collector, Told
+from support.monitoring.collector import Collector, ReceivedSpan
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -84,7 +84,7 @@ def pause_in(scrape: Scrape) -> float:
     return pause
 
 
-def assert_spans_have(spans: dict[str, Told], attribute: str, value: object) -> None:
+def assert_spans_have(spans: dict[str, ReceivedSpan], attribute: str, value: object) -> None:
     """The spans of the impact, and of the whole event, have this value; that of the time before
     does not have the attribute.
     """

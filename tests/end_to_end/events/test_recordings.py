@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.simulator.scenario import PLACEMENT_GROUP
 from support.monitoring.collector import Collector
 from support.paths import PAYLOADS, ROOT
 from support.programs import COMMAND, Exporter, environment, eventually
-from trials.truth import told
+from trials.truth import transitions_in
 
 FAST = ("--poll.interval", "100ms")
 QUIET = Scenario("quiet", "Nothing happens yet.", PLACEMENT_GROUP, ())
@@ -45,7 +45,7 @@ def history(journal: Path, *flags: str) -> str:
 def lives(journal: Path) -> Lives:
     """Return the transitions of each event in the journal, and its outcome."""
     transitions: dict[str, tuple[str, ...]] = {}
-    for event_id, transition in told(journal):
+    for event_id, transition in transitions_in(journal):
         transitions[event_id] = (*transitions.get(event_id, ()), transition)
     outcomes = {
         life["event_id"]: str(life["outcome"]) for life in json.loads(history(journal, "--json"))

@@ -17,7 +17,7 @@ import pytest
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.approve_command import command_line
 from support.events.follower import Follower, event
-from support.events.journal_contents import counted, history, rows, vm
+from support.events.journal_contents import history, rows, vm, wait_for_counts
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from support.servers.http_peer import Peer
 from trials.storage.image import Image
@@ -69,9 +69,9 @@ class TestDisk:
             soon = formatdate(time.time() + 600, usegmt=True)
             with disk.frozen():
                 simulator.set_document([event("A")])
-                counted(exporter, detected=1)
+                wait_for_counts(exporter, detected=1)
                 simulator.set_document([event("A"), event("B", kind="Preempt", not_before=soon)])
-                counted(exporter, detected=2)
+                wait_for_counts(exporter, detected=2)
                 eventually(
                     lambda: any(b'"B"' in body for _, _, body in alertmanager.requests), "the push"
                 )
@@ -91,7 +91,7 @@ class TestDisk:
         journal = disk.place / "state" / "journal.sqlite"
         simulator.set_document([event("A")])
         killed = run(path=journal)
-        counted(killed, detected=1)
+        wait_for_counts(killed, detected=1)
         disk.fill()
         killed.kill()
         command = [COMMAND, "history", "--journal.path", str(journal), "--json"]
@@ -100,7 +100,7 @@ class TestDisk:
         )
         assert [each["event_id"] for each in json.loads(done.stdout)] == ["A"]
         exporter = run(path=journal)
-        counted(exporter, detected=1)
+        wait_for_counts(exporter, detected=1)
         assert exporter.scrape().value("journal_up") == 0
         disk.empty()
         exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
@@ -180,7 +180,7 @@ class TestAnotherVm:
         """
         first = run()
         simulator.set_document([event("THEIRS", not_before="Mon, 11 Apr 2022 22:26:58 GMT")])
-        counted(first, detected=1)
+        wait_for_counts(first, detected=1)
         first.kill()
         with Simulator(vm(1)) as other:  # a VM with another vmId
             other.set_document([])
@@ -192,7 +192,7 @@ class TestAnotherVm:
             assert not clone.lines("event lost")
             assert not clone.lines("event completed")
             other.set_document([event("OURS")])
-            counted(clone, detected=1)
+            wait_for_counts(clone, detected=1)
         # A moment in digits ends its name; behind those of the files beside it are letters.
         (aside,) = state.glob("*.set-aside-*[0-9]")
         assert "THEIRS" in Path(f"{aside}.documents").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.follower import Follower, event
-from support.events.journal_contents import counted, rows
+from support.events.journal_contents import rows, wait_for_counts
 from support.programs import Exporter, eventually
 from trials.storage.disk import Foreign, Locked
 
@@ -19,7 +19,7 @@ def one_detected(
     """Return an exporter that has counted event A, and a follower that has printed it."""
     exporter = run()
     simulator.set_document([event("A")])
-    counted(exporter, detected=1)
+    wait_for_counts(exporter, detected=1)
     follower = follow("--since", "0")
     follower.wait_for(("A", "detected"))
     return exporter, follower
@@ -41,9 +41,9 @@ class TestDamage:
         exporter, follower = one_detected(run, follow, simulator)
         Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
         simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=2)
+        wait_for_counts(exporter, detected=2)
         simulator.set_document([event("A"), event("B"), event("C")])
-        counted(exporter, detected=3)
+        wait_for_counts(exporter, detected=3)
         follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
         assert [line["seq"] for line in follower.printed] == [1, 2, 3]
         assert rows(state) == [("B", "detected"), ("C", "detected")]
@@ -71,7 +71,7 @@ class TestPosition:
         exporter.kill()
         shutil.rmtree(state)
         simulator.set_document([event("A"), event("B"), event("C")])
-        counted(run(), detected=3)
+        wait_for_counts(run(), detected=3)
         follow("--since", cursor).wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
 
     def test_a_cursor_knows_the_time_of_its_line(
@@ -92,7 +92,7 @@ class TestPosition:
         shutil.copytree(state, copy)
         exporter = run()
         simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=2)
+        wait_for_counts(exporter, detected=2)
         before = follow("--since", "0")
         before.wait_for(("A", "detected"), ("B", "detected"))
         cursor = before.printed[1]["cursor"]
@@ -101,7 +101,7 @@ class TestPosition:
         shutil.rmtree(state)
         copy.rename(state)
         simulator.set_document([event("A"), event("C"), event("D")])
-        counted(run(), detected=3)
+        wait_for_counts(run(), detected=3)
         assert rows(state) == [("A", "detected"), ("C", "detected"), ("D", "detected")]
         follow("--since", cursor).wait_for(("C", "detected"), ("D", "detected"))
 

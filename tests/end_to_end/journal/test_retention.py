@@ -8,7 +8,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.follower import event
-from support.events.journal_contents import counted, history
+from support.events.journal_contents import history, wait_for_counts
 from support.programs import Exporter, eventually
 from trials.clock import WallClock
 from trials.trial import polls_on
@@ -25,9 +25,9 @@ class TestClock:
         """
         exporter = run()
         simulator.set_document([event("OLD")])
-        counted(exporter, detected=1)
+        wait_for_counts(exporter, detected=1)
         simulator.set_document([])
-        counted(exporter, detected=1, cancelled=1)
+        wait_for_counts(exporter, detected=1, cancelled=1)
         exporter.kill()
         clock = WallClock(tmp_path / "faketime")
         clock.set(100 * 86_400)
@@ -42,9 +42,9 @@ class TestClock:
         """With a correct clock, entries older than the retention are removed, and still counted."""
         exporter = run()
         simulator.set_document([event("OLD"), event("NEWER")])
-        counted(exporter, detected=2)
+        wait_for_counts(exporter, detected=2)
         simulator.set_document([])
-        counted(exporter, detected=2, cancelled=2)
+        wait_for_counts(exporter, detected=2, cancelled=2)
         exporter.kill()
         with closing(sqlite3.connect(state / "journal.sqlite")) as connection, connection:
             now = time.time()
@@ -55,4 +55,4 @@ class TestClock:
         eventually(lambda: history(state) == {"NEWER"}, "the old entry is removed")
         polls_on(exporter, 4)
         assert history(state) == {"NEWER"}, "nothing else is removed later"
-        counted(exporter, detected=2, cancelled=2)
+        wait_for_counts(exporter, detected=2, cancelled=2)

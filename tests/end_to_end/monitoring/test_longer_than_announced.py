@@ -114,8 +114,8 @@ def scene(
 
 @pytest.mark.parametrize("stop", [stopped, frozen], ids=lambda stop: stop.__name__)
 def test_twelve_seconds_instead_of_five(scene: Scene, stop: Stop) -> None:
-    """Ticket, report, dashboards and trace say 12 s; of a twin that kept to the announcement,
-    nobody is told.
+    """Ticket, report, dashboards and trace say 12 s; a twin whose pause was no longer than
+    announced has no ticket.
     """
     scene.document("Scheduled")
     scene.document("Started")

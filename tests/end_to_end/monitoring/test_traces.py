@@ -14,7 +14,7 @@ import pytest
 from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What, find
 from support.events.imds_bodies import entry
-from support.monitoring.collector import Collector, Told
+from support.monitoring.collector import Collector, ReceivedSpan
 from support.programs import Exporter, eventually
 
 Start = Callable[..., Exporter]
@@ -78,11 +78,11 @@ class Migration:
 
     event_id: str
     exporter: Exporter
-    spans: dict[str, Told]
+    spans: dict[str, ReceivedSpan]
     truth: dict[What, float]  # the time of each step (seconds since 1970), as the simulator has it
 
     @property
-    def root(self) -> Told:
+    def root(self) -> ReceivedSpan:
         """The span of the whole event."""
         return self.spans["scheduled_event"]
 

@@ -58,14 +58,15 @@ def group(approval_delay: float = 3600.0) -> Scenario:
 def event_ids(simulator: Simulator) -> dict[str, str]:
     """Return the EventIds by type."""
     happened = eventually(
-        lambda: [h for h in simulator.record if h.what is What.ANNOUNCED], "the announcements"
+        lambda: [step for step in simulator.record if step.what is What.ANNOUNCED],
+        "the announcements",
     )
     return {happening.event_type: happening.event_id for happening in happened}
 
 
 def approved(simulator: Simulator) -> list[tuple[str, str]]:
     """Return the type of each event that was approved, and the VM that did it."""
-    return [(h.event_type, h.vm) for h in simulator.record if h.what is What.APPROVED]
+    return [(step.event_type, step.vm) for step in simulator.record if step.what is What.APPROVED]
 
 
 def command_line(url: str, state: Path, *arguments: str) -> list[str]:
@@ -96,10 +97,9 @@ def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProce
     )
 
 
-def a_second_later(simulator: Simulator) -> None:
-    """Wait until IMDS has forgotten the requests so far.
-
-    It would throttle two commands together.
+def wait_a_second(simulator: Simulator) -> None:
+    """Wait for a second, after which IMDS no longer counts the requests so far: it would throttle
+    two commands together.
     """
     asked = simulator.now()
     eventually(lambda: simulator.now() > asked + 1, "a second later")
@@ -185,8 +185,8 @@ def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
     return True
 
 
-def nothing_was_sent(simulator: Simulator, exporter: Exporter) -> None:
-    """Let the exporter poll a while, and see that it has asked for nothing."""
-    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
-    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 4)
+def assert_nothing_is_sent(simulator: Simulator, exporter: Exporter) -> None:
+    """Let the exporter poll a while, and see that no approval came to IMDS."""
+    polls = exporter.scrape().total("polls_total", outcome="ok")
+    exporter.shows("polls", lambda now: now.total("polls_total", outcome="ok") > polls + 4)
     assert [seen for seen in simulator.requests if seen.method == "POST"] == []

@@ -40,7 +40,9 @@ class Arrival:
 
 
 class Gate(HttpServer):
-    """Forwards to ``target``. The rules are for one approval each; the last one stays."""
+    """Forwards all requests to the simulator at ``target``, but for approvals, which it treats by
+    the rules: one rule for each approval in turn; the last one stays.
+    """
 
     def __init__(self, target: str, *rules: Rule) -> None:
         super().__init__()
@@ -93,7 +95,9 @@ class Gate(HttpServer):
 
 
 class Nameless(Gate):
-    """An IMDS that does not answer a VM's name until it is ``named``."""
+    """An IMDS that does not answer questions about the VM, and so not its name, until ``named`` is
+    set.
+    """
 
     named = False
 

@@ -30,7 +30,7 @@ def history(path: Path) -> set[str]:
         return {life.event_id for life in store.history()}
 
 
-def counted(exporter: Exporter, **transitions: int) -> Scrape:
+def wait_for_counts(exporter: Exporter, **transitions: int) -> Scrape:
     """Return the metrics once exactly these transitions are counted."""
 
     def look(scrape: Scrape) -> Scrape | None:

@@ -44,7 +44,7 @@ HANG = Reply(hang=True)
 
 
 @dataclass(frozen=True)
-class Told:
+class ReceivedSpan:
     """A span as it came over the wire: ids in hexadecimal, times in nanoseconds; ``events`` by name
     and attributes.
     """
@@ -69,7 +69,7 @@ class Received:
     at: float
     path: str
     headers: Mapping[str, str]
-    spans: tuple[Told, ...]
+    spans: tuple[ReceivedSpan, ...]
     reply: Reply
 
 
@@ -127,7 +127,7 @@ class Collector(HttpServer):
         )
 
     @property
-    def accepted(self) -> list[Told]:
+    def accepted(self) -> list[ReceivedSpan]:
         """Every span of a request that was answered 200, as often as it came."""
         return [
             span
@@ -136,7 +136,7 @@ class Collector(HttpServer):
             for span in request.spans
         ]
 
-    def spans(self, trace_id: str = "") -> dict[str, Told]:
+    def spans(self, trace_id: str = "") -> dict[str, ReceivedSpan]:
         """Return the accepted spans (of one trace) by their ids: one told again is one, and the
         later wins.
         """
@@ -150,7 +150,7 @@ class Collector(HttpServer):
         """Return the names of :meth:`spans`, sorted."""
         return sorted(span.name for span in self.spans(trace_id).values())
 
-    def wait_for(self, *names: str, trace_id: str = "") -> dict[str, Told]:
+    def wait_for(self, *names: str, trace_id: str = "") -> dict[str, ReceivedSpan]:
         """Return one VM's spans by name, once exactly ``names`` have been accepted."""
         eventually(
             lambda: self.names(trace_id) == sorted(names),
@@ -159,17 +159,17 @@ class Collector(HttpServer):
         return {span.name: span for span in self.spans(trace_id).values()}
 
 
-def _spans(request: ExportTraceServiceRequest) -> list[Told]:
+def _spans(request: ExportTraceServiceRequest) -> list[ReceivedSpan]:
     return [
-        _told(span, _values(of_resource.resource.attributes))
+        _received(span, _values(of_resource.resource.attributes))
         for of_resource in request.resource_spans
         for of_scope in of_resource.scope_spans
         for span in of_scope.spans
     ]
 
 
-def _told(span: Span, resource: Mapping[str, Any]) -> Told:
-    return Told(
+def _received(span: Span, resource: Mapping[str, Any]) -> ReceivedSpan:
+    return ReceivedSpan(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_id=span.parent_span_id.hex(),

@@ -47,13 +47,15 @@ class Post:
 class Group:
     """An alert as Alertmanager has it, alone in its group.
 
-    ``told``: what was notified last. ``flushes_at``: when it may be notified next; None without an
-    alert.
+    Attributes:
+        notified: what was notified last, ``firing`` or ``resolved``; ``""`` if nothing was.
+        flushes_at: when it may be notified next; None without an alert.
+        story: all notifications, the oldest first.
     """
 
     starts: float = 0.0
     ends: float = -1.0
-    told: str = ""
+    notified: str = ""
     flushes_at: float | None = None
     story: list[str] = field(default_factory=list)
 
@@ -77,16 +79,17 @@ class Group:
         """Notify what is due until ``now``."""
         while self.flushes_at is not None and self.flushes_at <= now:
             state = "firing" if self.ends > self.flushes_at else "resolved"
-            if state != self.told and (self.told or state == "firing"):
+            if state != self.notified and (self.notified or state == "firing"):
                 self.story.append(state)
-                self.told = state
+                self.notified = state
             self.flushes_at += _GROUP_INTERVAL
             if state == "resolved":
                 self.flushes_at = None
 
 
-def told(fleet: Fleet, chance: random.Random, *, pushes: bool) -> dict[str, list[str]]:
-    """Return what the pager was told by each alert of an event, with rules alone or beside pushes.
+def notifications(fleet: Fleet, chance: random.Random, *, pushes: bool) -> dict[str, list[str]]:
+    """Return the notifications of each alert in their order, ``firing`` or ``resolved``, by rules
+    alone or with pushes beside them.
 
     Without the fleets whose rule engine has another clock: there, both may resolve minutes apart.
     """

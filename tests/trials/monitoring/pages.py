@@ -37,9 +37,9 @@ from trials.monitoring.pushes import (
     Play,
     event_of,
     expected_of,
-    first_told,
+    first_notifications,
+    notified_by_event,
     scenario_of,
-    told,
 )
 from trials.trial import Crew, Order, Row, passes
 
@@ -118,7 +118,7 @@ _ENGINES: Mapping[str, Callable[[Path, Settings, Sequence[str], list[str]], _Eng
 
 
 def run(order: Order) -> Row:
-    """Play beside each engine, and compare what the pager was told with the events."""
+    """Play beside each engine, and compare the notifications with the events."""
     counts = {}
     repeated = 0
     for engine in tuple(_ENGINES)[: order.pick(2, 1)]:
@@ -192,7 +192,7 @@ class _Trial:
         return () if scenario.name in EXPECTED else (1.0,)
 
     def run(self) -> int:
-        """Return how many events were told."""
+        """Play all scenarios with all troubles; return how many events were notified."""
         events = {
             name: play for name, play in self._plays.items() if name not in {_BEFORE, _DURING}
         }
@@ -216,7 +216,7 @@ class _Trial:
         eventually(lambda: all(each.is_over for each in events.values()), "the end", _PATIENCE)
         self._order.say("all events are over")
         count = self._check(events)
-        self._order.say(f"{count} events were told once")
+        self._order.say(f"{count} events were notified once")
         if self._order.short:
             return count
         self._part()
@@ -254,7 +254,7 @@ class _Trial:
         self._cluster.settle()
 
     def _check(self, plays: Mapping[str, Play]) -> int:
-        """Fail unless each event was told as it deserves; return how many were told."""
+        """Fail unless each event was notified as it deserves; return how many were notified."""
         wanted = {
             each.event_id.upper(): _once(_alert(name, each.event_type))
             for name, play in plays.items()
@@ -270,7 +270,7 @@ class _Trial:
         }
         incomplete = [
             each
-            for alert in first_told(self._receiver)
+            for alert in first_notifications(self._receiver)
             for each in complaints(alert, vms[event_of(alert)])
         ]
         assert not incomplete, incomplete
@@ -279,7 +279,7 @@ class _Trial:
     def _wait_for(self, wanted: Mapping[str, Counter[tuple[str, str]]], seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            found = told(self._receiver)
+            found = notified_by_event(self._receiver)
             if all(found[each] >= wanted[each] for each in wanted):
                 return
             time.sleep(1)
@@ -303,7 +303,7 @@ class _Trial:
         return found
 
     def _compare(self, wanted: Mapping[str, Counter[tuple[str, str]]]) -> None:
-        found = told(self._receiver)
+        found = notified_by_event(self._receiver)
         repeated = self._repeated()
         wrong = [each for each in wanted if found[each] - repeated[each] != wanted[each]]
         assert not wrong, "\n".join(
@@ -311,13 +311,13 @@ class _Trial:
         )
 
     def _story(self, event_id: str) -> str:
-        """Return what was told of an event: when, and by which Alertmanager."""
+        """Return the notifications of an event: when each came, and from which Alertmanager."""
         return "\n".join(
-            f"  {told.at - self._began:.0f} s {told.body['externalURL']}"
+            f"  {notification.at - self._began:.0f} s {notification.body['externalURL']}"
             f" {alert['labels']['alertname']} {alert['status']}"
             f" from {alert['startsAt']} to {alert['endsAt']}"
-            for told in self._receiver.webhooks()
-            for alert in told.body["alerts"]
+            for notification in self._receiver.webhooks()
+            for alert in notification.body["alerts"]
             if event_of(alert) == event_id
         )
 
@@ -349,7 +349,7 @@ class _Trial:
         play.begin()
         (first, *_) = eventually(lambda: play.simulator.record, "the announcement")
         event_id = first.event_id.upper()
-        eventually(lambda: told(self._receiver)[event_id], "the page", 120)
+        eventually(lambda: notified_by_event(self._receiver)[event_id], "the page", 120)
         return event_id
 
 

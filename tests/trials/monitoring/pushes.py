@@ -172,7 +172,7 @@ def _vm(vm: VirtualMachine, scenario: str) -> VirtualMachine:
 
 
 def run(order: Order) -> Row:
-    """Play, kill, restart, and compare what the pager was told with the events that there were,
+    """Play, kill, restart, and compare the notifications with the events that there were,
     beside each engine.
     """
     kills = order.pick(50, 10)
@@ -194,7 +194,7 @@ def run(order: Order) -> Row:
 
 
 def _play(engine: str, order: Order, kills: int) -> tuple[int, int]:
-    """Return how many exporters pushed, and how many events were told."""
+    """Return how many exporters pushed, and how many events were notified."""
     with ExitStack() as stack:
         scenarios = [scenario_of(name) for name in EXPECTED]
         ports = {vm.name: free_port() for scenario in scenarios for vm in scenario.vms}
@@ -232,8 +232,8 @@ def _play(engine: str, order: Order, kills: int) -> tuple[int, int]:
 
 
 def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
-    """Return how many events were told, each of them once; fail if another one was, or one was told
-    again.
+    """Return how many events were notified; fail unless each had one page and one resolve, and the
+    others none.
     """
     expected = {
         each.event_id.upper(): expected_of(play.scenario.name, each.event_type)
@@ -242,10 +242,13 @@ def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
     }
     wanted = {event_id: _once(alert) for event_id, alert in expected.items()}
     end = time.monotonic() + 300
-    while any(told(receiver)[each] != wanted[each] for each in wanted) and time.monotonic() < end:
+    while (
+        any(notified_by_event(receiver)[each] != wanted[each] for each in wanted)
+        and time.monotonic() < end
+    ):
         time.sleep(1)
     time.sleep(order.pick(300, 60))  # what should not come has time to come
-    found = told(receiver)
+    found = notified_by_event(receiver)
     wrong = [
         (each, expected[each], found[each]) for each in expected if found[each] != wanted[each]
     ]
@@ -256,7 +259,9 @@ def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
         for each in play.simulator.record
     }
     incomplete = [
-        each for alert in first_told(receiver) for each in complaints(alert, vms[event_of(alert)])
+        each
+        for alert in first_notifications(receiver)
+        for each in complaints(alert, vms[event_of(alert)])
     ]
     assert not incomplete, incomplete
     return sum(map(bool, wanted.values()))
@@ -273,8 +278,8 @@ def _once(alert: str) -> Counter[tuple[str, str]]:
     )
 
 
-def told(receiver: Receiver) -> Mapping[str, Counter[tuple[str, str]]]:
-    """Return how often each event was told, by its id: alert, and whether it fires or not."""
+def notified_by_event(receiver: Receiver) -> Mapping[str, Counter[tuple[str, str]]]:
+    """Return, by EventId, how often each alert was notified as ``firing`` and as ``resolved``."""
     found: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     for notification in receiver.webhooks():
         for alert in notification.body["alerts"]:
@@ -289,8 +294,8 @@ def event_of(alert: Mapping[str, Any]) -> str:
     return str(alert["labels"].get("event_id", ""))
 
 
-def first_told(receiver: Receiver) -> list[Mapping[str, Any]]:
-    """Return what was said first about each event by each alert."""
+def first_notifications(receiver: Receiver) -> list[Mapping[str, Any]]:
+    """Return the first notification of each alert about each event."""
     first: dict[tuple[str, str], Mapping[str, Any]] = {}
     for notification in receiver.webhooks():
         for alert in notification.body["alerts"]:

@@ -19,7 +19,7 @@ from support.stories.story import INTERVAL, Story, play
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
 from trials.monitoring.fleets import fleet
-from trials.monitoring.merged import told
+from trials.monitoring.merged import notifications
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -56,8 +56,8 @@ def test_pushes_add_no_page(number: int, seed: int) -> None:
     """Beside exporters that push, each alert is paged and resolved as often as by rules alone."""
     random.seed(f"{seed}/{number}")  # for the pauses between pushes, which the exporter draws
     found = fleet(f"{seed}/{number}")
-    by_rules_alone = told(found, random.Random(number), pushes=False)
-    with_pushes = told(found, random.Random(number), pushes=True)
+    by_rules_alone = notifications(found, random.Random(number), pushes=False)
+    with_pushes = notifications(found, random.Random(number), pushes=True)
     assert with_pushes == by_rules_alone
 
 

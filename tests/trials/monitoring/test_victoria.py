@@ -25,8 +25,10 @@ def test_first_notification_is_whole(tmp_path: Path) -> None:
         vm.show("R Reboot announced")
         with VictoriaStack(tmp_path, FAST, [vm.target]) as chain:
             chain.receiver.wait_for([("AzureScheduledEventReboot", "critical", "firing")], 90)
-            (told,) = (alert for each in chain.receiver.webhooks() for alert in each.body["alerts"])
-    assert complaints(told, {"web_0"}) == []
-    assert told["annotations"]["summary"] == (
+            (alert,) = (
+                each for webhook in chain.receiver.webhooks() for each in webhook.body["alerts"]
+            )
+    assert complaints(alert, {"web_0"}) == []
+    assert alert["annotations"]["summary"] == (
         "Azure reboots web_0 (resource group rg) at 2030-03-17 17:46:40 UTC."
     )

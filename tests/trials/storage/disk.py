@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import Exporter, Scrape
 from trials.storage.image import Image, can_mount
 from trials.trial import FAILURES, POLL, QUIET, Crew, Order, Row, Watch, lives, polls_on
-from trials.truth import check_file, check_rows, told
+from trials.truth import check_file, check_rows, transitions_in
 
 IN_MEMORY = "journal cannot be written: entries wait in memory until it can be"
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
@@ -203,7 +203,7 @@ class Round:
 
         def told_all(now: Scrape) -> bool:
             have = now.transitions()
-            assert Counter(have) <= Counter(wanted), f"{have} told of {wanted}"
+            assert Counter(have) <= Counter(wanted), f"{have} counted, {wanted} happened"
             return have == wanted
 
         self.exporter.shows(f"{wanted}", told_all)
@@ -255,7 +255,7 @@ def suffers(kind: str, order: Order, chance: random.Random, number: int) -> Coun
         assert not again.series("event_info")
         crew.__exit__(None)  # the exporter must not write while its file is checked
         check_file(journal, set_aside=line == SET_ASIDE)
-        rows = told(journal)
+        rows = transitions_in(journal)
         if line != SET_ASIDE:  # else the sums have what the lost file held
             check_rows(rows)
             assert Counter(transition for _, transition in rows) == around.expected

@@ -21,8 +21,7 @@ from support.programs import COMMAND, PATIENCE, Program, environment, eventually
 from trials.clock import WallClock
 from trials.storage.disk import NAMES, STEPS, Round
 from trials.trial import POLL, QUIET, Crew, Order, Row, passes, polls_on
-from trials.truth import Row as Told
-from trials.truth import by_event, check_rows, told
+from trials.truth import Transition, by_event, check_rows, transitions_in
 
 AHEAD_SECONDS = 100 * 86_400
 Line = dict[str, object]
@@ -118,7 +117,7 @@ class Stage:
         the same order.
         """
         self.around.exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
-        rows = told(self.folder)
+        rows = transitions_in(self.folder)
         check_rows(rows)
         assert Counter(transition for _, transition in rows) == self.around.expected, (
             f"the journal: {rows[-12:]}, {self.around.expected}"
@@ -149,7 +148,7 @@ def approved_here(folder: Path) -> set[str]:
     }
 
 
-def check_lines(who: str, lines: Sequence[Line], rows: Sequence[Told]) -> None:
+def check_lines(who: str, lines: Sequence[Line], rows: Sequence[Transition]) -> None:
     """A follower has printed each transition once, in the order of each event, and numbers in their
     order.
     """

@@ -14,9 +14,8 @@ from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Si
 from support.monitoring.collector import Collector
 from support.programs import NOBODY, Exporter
 from trials.storage.image import Power, can_mount
-from trials.trial import POLL, VMS, Crew, Order, passes
-from trials.trial import Row as Figures
-from trials.truth import Row, check_file, told
+from trials.trial import POLL, VMS, Crew, Order, Row, passes
+from trials.truth import Transition, check_file, transitions_in
 
 _LINE = re.compile(r'msg="event (\w+)" event_id=(\S+)')
 """The line of a transition in the log: the transition, and the EventId."""
@@ -44,15 +43,15 @@ class Count:
     """What all cuts together showed.
 
     Attributes:
-        told: the transitions that the exporter had logged before a cut.
+        reported: the transitions that the exporter had logged before a cut.
         kept: for each cut, the transitions in the journal that it left, in their order.
         unsaid: how many transitions were on disk at a cut, and not in the log yet.
         spans: how many spans were looked for on disk or at the collector.
     """
 
     cuts: int = 0
-    told: set[Row] = field(default_factory=set)
-    kept: list[list[Row]] = field(default_factory=list)
+    reported: set[Transition] = field(default_factory=set)
+    kept: list[list[Transition]] = field(default_factory=list)
     unsaid: int = 0
     spans: int = 0
 
@@ -71,7 +70,7 @@ class Cutter:
     count: Count = field(default_factory=Count)
 
     @property
-    def said(self) -> set[Row]:
+    def said(self) -> set[Transition]:
         """The transitions in the exporter's log so far."""
         return {(event_id, transition) for transition, event_id in _LINE.findall(self.exporter.log)}
 
@@ -96,14 +95,14 @@ class Cutter:
         self.count.cuts += 1
 
     def _starts_from(
-        self, journal: Path, said: set[Row], counted: dict[str, float], delivered: set[str]
+        self, journal: Path, said: set[Transition], counted: dict[str, float], delivered: set[str]
     ) -> None:
         """Check the journal that a cut left, and what another exporter shows that starts from it.
 
         Before the cut, the exporter had logged ``said`` and counted ``counted``, and the collector
         had the spans whose ids are ``delivered``.
         """
-        rows = told(journal)
+        rows = transitions_in(journal)
         missing = said - set(rows)
         assert not missing, f"reported, and gone after a power cut: {missing}"
         for transition, count in counted.items():
@@ -119,11 +118,11 @@ class Cutter:
         again.kill()
         assert shown == Counter(transition for _, transition in rows)
         check_file(journal)
-        self.count.told |= said
+        self.count.reported |= said
         self.count.kept.append(rows)
         self.count.unsaid += len(set(rows) - said)
 
-    def _keeps_spans(self, journal: Path, said: set[Row], delivered: set[str]) -> None:
+    def _keeps_spans(self, journal: Path, said: set[Transition], delivered: set[str]) -> None:
         """The spans of reported transitions are on the disk, unless the collector has them."""
         with closing(read_only(journal)) as store:
             waiting = {span_id for span_id, _ in store.queued_spans(-1)}
@@ -138,10 +137,10 @@ class Cutter:
         self.count.spans += len(due)
 
 
-def run(order: Order) -> Figures:
+def run(order: Order) -> Row:
     """Cut the power while transitions are written."""
     if not can_mount():
-        return Figures(
+        return Row(
             "power",
             "power cuts",
             "not tried here: mounting a file system in a file needs Linux and root",
@@ -163,16 +162,18 @@ def run(order: Order) -> Figures:
         while count.cuts < cuts:
             cutter.cuts()
             if count.cuts % 10 == 0:
-                order.say(f"{count.cuts} cuts, {len(count.told)} transitions reported before them")
+                order.say(
+                    f"{count.cuts} cuts, {len(count.reported)} transitions reported before them"
+                )
         exporter.kill()
-        rows = told(live)
+        rows = transitions_in(live)
     for kept in count.kept:
         assert kept == rows[: len(kept)], "a power cut made up something"
-    return Figures(
+    return Row(
         "power",
         f"{cuts} power cuts: the live file system image (ext4, in mid write) copied, mounted, its"
         f" journal opened by another exporter, seed {order.seed}",
-        f"{len(count.told)} transitions reported before the cuts, 0 lost; {count.unsaid} were on"
-        f" disk and not reported yet; {count.spans} spans looked for, 0 lost; every"
+        f"{len(count.reported)} transitions reported before the cuts, 0 lost; {count.unsaid} were"
+        f" on disk and not reported yet; {count.spans} spans looked for, 0 lost; every"
         " `integrity_check` ok, none set aside",
     )

@@ -15,7 +15,7 @@ from support.programs import Exporter
 from trials.kills import STORY, Ordeal
 from trials.storage.image import Image, can_mount
 from trials.trial import POLL, QUIET, Crew, Order, Row
-from trials.truth import Record, check_counters, check_file, check_rows, told
+from trials.truth import Record, check_counters, check_file, check_rows, transitions_in
 
 FSYNC_MS = (0, 10, 50, 200)
 LONGEST_SECONDS = 3.0
@@ -50,7 +50,7 @@ def killed(order: Order, preload: str, milliseconds: int, kills: int) -> int:
                 ordeal.plays()
         scrape = ordeal.ends()
         assert list(journal.glob("*set-aside*")) == []
-        found = told(journal)
+        found = transitions_in(journal)
     check_file(journal)
     check_counters(found, scrape)
     check_rows(found)

@@ -18,7 +18,6 @@ from support.events.approve_command import (
     FINAL,
     PROGRAM,
     SHOWN,
-    a_second_later,
     approve,
     approved,
     event_ids,
@@ -26,6 +25,7 @@ from support.events.approve_command import (
     on_terminal,
     sends_itself,
     start,
+    wait_a_second,
 )
 from support.events.follower import event
 from support.events.journal_contents import history, vm
@@ -171,7 +171,7 @@ def test_question(simulator: Simulator, state: Path) -> None:
         assert bool(approved(simulator)) is is_yes, said
         assert b"Traceback" not in said
         assert b"\nNotBefore: " in said, "a table is wider than 80 columns"
-        a_second_later(simulator)
+        wait_a_second(simulator)
 
 
 def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
@@ -245,7 +245,7 @@ def test_already_begun(state: Path, start_exporter: Callable[..., Exporter]) -> 
         ids = event_ids(simulator)
         assert approve(simulator.url, state, ids["Reboot"], "--yes").returncode == 0
         exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
-        a_second_later(simulator)
+        wait_a_second(simulator)
         done = approve(simulator.url, state, ids["Reboot"], ids["Freeze"], "--yes")
         assert done.returncode == 0
         assert done.stdout.splitlines()[-2:] == [
