@@ -4,10 +4,13 @@ import re
 
 from azure_scheduled_events_exporter.commands.cli import COMMANDS, parser_of
 from azure_scheduled_events_exporter.config.settings import SETTINGS
-from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.label_limit import OTHER
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Lifecycles, Transition
+from azure_scheduled_events_exporter.core.observation import observe
+from azure_scheduled_events_exporter.core.observation_context import ObservationContext
+from azure_scheduled_events_exporter.core.records import change_record
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.simulator.document import ADVICE
@@ -15,6 +18,7 @@ from azure_scheduled_events_exporter.snapshot.approvals import ApprovalOutcome
 from azure_scheduled_events_exporter.snapshot.hooks import Phase, RunOutcome
 from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 from support.documented import rows
+from support.monitoring.exposed import at
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -57,6 +61,16 @@ def test_values_of_labels_are_documented_as_they_are() -> None:
         for label, metrics, values in rows(section, 3, r"`[a-z_]+`")
     }
     assert table == LABEL_VALUES
+
+
+def test_keys_of_a_followed_transition_are_documented() -> None:
+    """The table of keys in docs/follow.md has exactly those of a line of ``events --follow``."""
+    document = Document(1, (ScheduledEvent("E", "Freeze", "Scheduled"),))
+    _, (detected,) = observe(Lifecycles(), document, ObservationContext(at(0), "vmss_0"))
+    section = (DOCS / "follow.md").read_text().partition("## Keys\n")[2].partition("\n## ")[0]
+    keys = [keys for keys, _ in rows(section, 2, r"`[a-z_`, ]+`")]
+    documented = set(re.findall("`([a-z_]+)`", " ".join(keys)))
+    assert documented == {"seq", "cursor", *change_record(detected)}
 
 
 def test_every_flag_is_documented_as_it_is() -> None:
