@@ -204,10 +204,12 @@ def _place_in(store: Store, place: _Place) -> _Place:
     if found.epoch != place.epoch:
         # Another journal has numbers of its own, so all of it is new. A number without an epoch,
         # the ``seq`` of a line, is taken for one of this journal if this has so many.
-        is_from_start = bool(place.epoch) or place.seq > found.last_number
-        return _Place(0 if is_from_start else place.seq, found.epoch)
+        if not place.epoch and place.seq <= found.last_number:
+            return _Place(place.seq, found.epoch)
+        return _Place(0, found.epoch)
     time_there = store.time_of(place.seq)
-    if place.at is not None and time_there not in {place.at, None}:
+    is_there = time_there is not None
+    if is_there and place.at is not None and time_there != place.at:
         # An older copy of the journal was put back, and an exporter went on with it: the number is
         # that of another transition by now.
         return _Place(store.last_before(place.at), found.epoch, place.at)

@@ -42,7 +42,7 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
 def _is_usable(text: str, parts: SplitResult, *, secure: bool) -> bool:
     """Return whether the address ``text``, with these ``parts``, can be asked.
 
-    Raises ValueError: it cannot.
+    Raises ValueError, which means no too: the libraries refuse it.
     """
     if not text.isprintable() or not _NEVER.isdisjoint(text):
         return False

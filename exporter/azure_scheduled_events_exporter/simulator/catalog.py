@@ -1,4 +1,4 @@
-"""The scenarios that come with the package, and how a user chooses among them and own files."""
+"""The scenarios that come with the package, and how a user chooses one of them or an own file."""
 
 import os
 from collections.abc import Sequence
