@@ -68,7 +68,7 @@ class Events:
         away: matchers of the impacts on the VMs that the board shows.
         past: matchers of the series of past events.
         elsewhere: what leaves out past series of VMs that the board does not show.
-        were: a further condition of past events.
+        past_condition: a further condition of past events.
         returned: what leaves out past events that are current again.
     """
 
@@ -79,7 +79,7 @@ class Events:
     away: Sequence[str]
     past: Sequence[str]
     elsewhere: str = ""
-    were: str = ""
+    past_condition: str = ""
     returned: str = f"unless on (event_id) ({metric(SEEN, OWN)} {UNENDED})"
 
     @property
@@ -106,7 +106,7 @@ class Events:
 
     def queries(self) -> list[str]:
         """Return the queries of the table: first those that order its rows."""
-        gone = f"{self.rows_past} {self.were}".strip()
+        gone = f"{self.rows_past} {self.past_condition}".strip()
         # 1000: the times of metrics are seconds, those of Grafana milliseconds.
         return [
             f"sort({cells('When', f'1000 * {self.rows_now}')})",

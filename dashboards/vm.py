@@ -73,7 +73,9 @@ _TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"
 # ``resources`` has at most ten names. An event of more VMs is known from the VM's own exporter.
 _CURRENT = f"({metric(EVENT_INFO, _TOUCHES)} or on (event_id) {metric(VM_IMPACT, _NAMED)})"
 _FEW = f"topk({MOST}, max by (event_id) {_CURRENT})"
-# Which events the table has; ``Events`` says what each part is.
+# Which events the table has; ``Events`` says what each part is. A VM has so few events that one
+# query does for ``few`` and ``few_timed``. Past events are those that its own exporter recorded and
+# that named it.
 _EVENTS = Events(
     current=_CURRENT,
     few=_FEW,
@@ -81,7 +83,7 @@ _EVENTS = Events(
     info=[],
     away=[_NAMED],
     past=[_AT, SELF],
-    were=(
+    past_condition=(
         f"and on (event_id) ({last(EVENT_INFO, PAST, _AT, _TOUCHES)}"
         f" or on (event_id) {last(VM_IMPACT, PAST, _NAMED)})"
     ),
@@ -130,7 +132,8 @@ _SIGHT = (
 _NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
 _POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"
 _WHO = f"topk(3, {metric(INSTANCE_INFO, _NAMED)} or on () {last(INSTANCE_INFO, '[1d]', _NAMED)})"
-# How many events were first seen in each day: see the same in ``fleet``.
+# How many events were first seen in each day. DAY reads the day that begins at the moment of the
+# query; the comparison leaves out events that were first seen before, and are still there.
 _DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, SELF)}{DAY})) >= time())"
 
 
