@@ -36,7 +36,7 @@ def side_by_side_row(name: str, server: Measurement) -> str:
     size = len(fetch(server.url).body) / 1024
     cells = (
         name,
-        f"{server.started:.2f} s",
+        f"{server.start_seconds:.2f} s",
         f"{server.memory():.1f} MiB",
         f"{percentile(taken, 50):.2f} / {percentile(taken, 99):.2f} ms",
         f"{size:.0f} KiB",

@@ -154,7 +154,7 @@ class Bench:
     def _start(self) -> float:
         """Return the seconds of a start."""
         with self.running() as exporter:
-            return exporter.started
+            return exporter.start_seconds
 
     def _end(self) -> float:
         """Return the seconds that an exporter takes to end, with spans that nobody accepts."""

@@ -28,7 +28,7 @@ class Measurement:
     Attributes:
         url: where the program serves its metrics.
         process: the program.
-        started: seconds from the start of the process to its first complete answer.
+        start_seconds: from the start of the process to its first complete answer.
     """
 
     def __init__(self, command: Sequence[str], url: str) -> None:
@@ -52,7 +52,7 @@ class Measurement:
             if has_ended or time.perf_counter() > begun + _PATIENCE_SECONDS:
                 raise RuntimeError(f"it does not answer: {command!r}")
             time.sleep(_PAUSE_SECONDS)
-        self.started = time.perf_counter() - begun
+        self.start_seconds = time.perf_counter() - begun
 
     def __enter__(self) -> Self:
         return self

@@ -100,7 +100,8 @@ def _problem(expression: str) -> str:
 
 # ---- The table: the exporters that are down, those that fail, and those whose answers are oldest
 
-# The numbers of the states. _SEES is the least: for it stands the time of the last answer.
+# The numbers of the states, the worst first. For an exporter that sees IMDS, the time of its last
+# answer stands instead of _SEES, which is only less than any such time.
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
 # RECORDED has the first two of these states, with the same numbers. Without rules, they follow from
 # what was scraped.
@@ -120,8 +121,9 @@ Of exporters that work, it is the time of the last answer, so that the oldest co
 def _table() -> list[str]:
     """Return the queries of the columns of the table.
 
-    At 10,000 exporters each metric read is dear, so not all rows get a name: those of exporters
-    whose journal fails do only if they are among the others, too.
+    At 10,000 exporters each metric read is dear, so names are not looked up by ``_ROWS``, but by a
+    query that does not read the state of the journal. An exporter whose journal fails has a name
+    only if that query finds it, too.
     """
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
     infos = f"{last(INSTANCE_INFO, NAMES, *_TARGET)} and on (job, instance) {named}"

@@ -91,6 +91,7 @@ _EVENTS = Events(
 _OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|seen).+"', SELF)
 _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 """1 for each current event, which has been seen; 2 for a Started one, which has a start too."""
+# Exporters without an event: for a blind one, blind() is 0; for a quiet one, instance_info is 1.
 _QUIET = f"topk({MOST}, {metric(INSTANCE_INFO, _GROUP, JOB)})"
 _OTHERS = (
     f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET})"
@@ -160,8 +161,9 @@ def _notice() -> str:
     return f"min by (event_type) (clamp_min({not_before} - {first_seen}, 0))"
 
 
-# How many events were first seen in each day, which is what DAY reads. The comparison leaves out
-# those that were first seen before: their series go on in that day.
+# How many events were first seen in each day. DAY reads the day that begins at the moment of the
+# query, time(). Events that were first seen before it have series in that day, too: the comparison
+# leaves them out.
 _DAYS = (
     f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE})"
     " >= time())"

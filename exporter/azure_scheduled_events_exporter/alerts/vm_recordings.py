@@ -1,6 +1,7 @@
 """The recordings of VMs: which events hit them, which answer, are away, are back or are missing.
 
-What a VM that is down cannot say, its peers do. Must not decide whom an alert tells.
+What a VM that is down cannot say, its peers do. The counts of exporters and VMs of a fleet are
+here too. Must not decide whom an alert tells.
 """
 
 from collections.abc import Iterable
@@ -183,8 +184,9 @@ def _back(remembered: str) -> Recording:
 def _away(remembered: str) -> Recording:
     """Return the recording of VMs that are away.
 
-    A VM that has answered within ``remembered`` is present, so single failed scrapes do not make it
-    come and go. VMs without an exporter are left out here, for all readers: nobody knows how many
+    From ``AFTER`` seconds after the beginning of the impact, a VM is present if its exporter has
+    answered and read IMDS within ``remembered``. So single failed scrapes do not make it come and
+    go. VMs without an exporter are left out here, for all readers: nobody knows how many
     of them a scale set has, and they have no target.
     """
     return Recording(

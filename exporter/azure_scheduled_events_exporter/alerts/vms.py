@@ -160,24 +160,23 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     rows = promql(f"""
         last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
     """)
-    by = ["vm_id", "vm_name", *settings.items("maintenance.within")]
-    made: dict[str, str] = {}  # the label with the prefix, by the label of the team
-    for label in vm_labels(settings):
-        if not label.source:  # the VM has this label as it is
-            by.append(label.name)
-            continue
-        prefixed = f"{MADE}{label.name}"
-        made[label.name] = prefixed
-        by.append(prefixed)
-        value = f"${{1}}{label.suffix}"
-        rows = (
-            f'label_replace({rows}, "{prefixed}", "{value}", "{label.series_label}",'
-            f' "{label.series_pattern}")'
-        )
+    labels = list(vm_labels(settings))
+    # The label with the prefix, by the label of the team. A label without a source is not made: the
+    # VM has it as it is.
+    made = {label.name: f"{MADE}{label.name}" for label in labels if label.source}
+    for label in labels:
+        if label.source:
+            value = f"${{1}}{label.suffix}"
+            rows = (
+                f'label_replace({rows}, "{made[label.name]}", "{value}", "{label.series_label}",'
+                f' "{label.series_pattern}")'
+            )
+    names = ["vm_id", "vm_name", *settings.items("maintenance.within")]
+    names += [label.name for label in labels]
     # A label of the series gives way to the made one that will have its name: vm_name, if the team
     # writes vm_name=computer_name.
-    labels = dict.fromkeys(made.get(each, each) for each in by)  # each once
-    expression = f"max by ({', '.join(labels)}) (\n  {rows}\n)"
+    kept = dict.fromkeys(made.get(name, name) for name in names)  # each once
+    expression = f"max by ({', '.join(kept)}) (\n  {rows}\n)"
     for name, prefixed in made.items():
         expression = f'label_replace({expression}, "{name}", "$1", "{prefixed}", "(.+)")'
     return expression

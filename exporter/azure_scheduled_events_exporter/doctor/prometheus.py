@@ -27,7 +27,7 @@ from .subject import Subject
 _SHIPPED_INTERVAL: Final = 5.0
 """Seconds between scrapes in the shipped scrape configuration."""
 _NOTICE_OF_EVICTION: Final = 30.0
-"""Seconds: if scrapes are further apart, an eviction is over before its page."""
+"""Seconds: if scrapes are so far apart or further, an eviction is over before its page."""
 _LONGEST_INTERVAL: Final = ALERT_SETTINGS["scrape.interval"].limits[1]
 """Seconds: if scrapes are further apart, the rules do not work."""
 _JUDGED_SCRAPES: Final = 10
@@ -67,8 +67,10 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 """What to do, by a regular expression for the error of Prometheus or vmagent.
 
-The first expression that is found counts. In the texts, ``{found}`` is what was found, and
-``{url}`` the address that was scraped.
+The first expression that is found counts. vmagent quotes the address before it tells the status,
+and :func:`_hint` leaves only a quote of an address: hence ``":`` before a status.
+
+In the texts, ``{found}`` is what was found, and ``{url}`` the address that was scraped.
 """
 
 

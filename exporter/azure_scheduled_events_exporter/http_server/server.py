@@ -45,7 +45,7 @@ class Server(ServerState):
         self, address: ListenAddress, app: App, log: logging.Logger, limits: Limits = _USUAL_LIMITS
     ) -> None:
         super().__init__()
-        # The set that uvicorn's protocol uses; here it has connections of this class only.
+        # The set that uvicorn's protocol uses; here it has only objects of the class Connection.
         self.connections: set[Connection] = set()  # type: ignore[assignment]
         self.app = app
         self.limits = limits
@@ -83,9 +83,10 @@ class Server(ServerState):
         self._listening = await loop.create_server(
             lambda: Connection(self), sock=listener, backlog=_ACCEPTED
         )
-        # asyncio has set it to ``backlog``, which is also the number that it accepts at once.
+        # For asyncio, ``backlog`` is both the number that it accepts at once and the length of the
+        # kernel's queue. Listening again makes only the queue longer.
         listener.listen(_BACKLOG)
-        if self.app.access:
+        if self.app.access:  # it has the users and the TLS settings, and reads their files again
             _limit_tls_buffers()
             watch = loop.create_task(self.app.access.watch(self._retire))
             self.tasks.add(watch)  # stop() ends it

@@ -223,6 +223,7 @@ def _row(alert: Alert) -> tuple[str, ...]:
     if alert.events:
         hold = format_duration(alert.events.hold)
         return (name, alert.severity, waits, hold, each_of(alert), _selected(alert.events))
+    # The column has room for the first words only: "exporter", not "exporter, type of event, …".
     each = each_of(alert).partition(" (")[0].partition(",")[0]
     return (name, alert.severity, waits, "-", each, _WHEN[name])
 

@@ -106,6 +106,7 @@ def _confirm_and_approve(
         if prepared:
             return request_approvals(store, [prepared], asker, config)
         chosen = to_approve(store.current(), parsed.event_ids)
+        # If none is open to approval, the requests start nothing: they only tell why.
         if parsed.yes or not any(life.is_open_to_approval for life in chosen):
             say(question(chosen))
             return request_approvals(store, chosen, asker, config)

@@ -1,6 +1,8 @@
 """The file in which a hook keeps its runs: where it is, what is in it, and those of other hooks.
 
-Must not write to it (``runs``).
+A hook runs its command to prepare for each event, and once to recover after the last one. What was
+prepared has to be recovered, also by a hook that has restarted: therefore the file. Must not write
+to it (``runs``).
 """
 
 import json

@@ -53,7 +53,7 @@ def open_store(file: Path, how: str, seconds: float = 5.0, *, creates: bool = Tr
         file: must exist.
         how: :data:`WRITING`, or one of the ways to read.
         seconds: how long each operation waits for a lock of another process.
-        creates: whether tables are created if there are none, and the file is opened for writing.
+        creates: whether tables are created if there are none; only for :data:`WRITING`.
     """
     if how in {WRITING, _COPY}:
         check_room(file.parent)
@@ -112,7 +112,7 @@ def check_may_be_opened(path: Path) -> None:
         with suppress(NothingWrittenError):
             open_to_read(file).close()
     except FAILURES as error:
-        # Any other failure is one of the disk, and says nothing about the file.
+        # Any other failure, such as that there is no file yet, says nothing about what is in it.
         if may_be_damage(error):
             raise ExporterError(
                 f"{file} cannot be used as --journal.path: {reason(error)}"

@@ -104,7 +104,8 @@ class RequestTable:
     def set_result(self, number: int, result: str | None, *, if_unsent: bool) -> None:
         """Write the result of an open request, within a transaction of the caller.
 
-        With ``if_unsent``, a request that is being sent stays as it is.
+        The empty text says that the request is being sent, and None that it waits again. With
+        ``if_unsent``, a request that is being sent stays as it is.
         """
         statement = _SET_RESULT
         if if_unsent:

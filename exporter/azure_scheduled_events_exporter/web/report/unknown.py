@@ -43,6 +43,8 @@ def _of_the_course(life: Lifecycle) -> Iterator[Answer]:
     """Yield questions about the course of an event that only some events leave open."""
     is_advice = life.state is State.ADVISORY
     if not is_advice and not life.announced:
+        # It was Started when it was first seen, so its start is unknown for the same reason. The
+        # report puts questions with the same reason on one line.
         yield Answer("When it was scheduled", why=start(life).why)
     if not is_advice and life.announced and life.not_before is None:
         yield Answer("When it was to begin", why="no document had a NotBefore that could be read")
