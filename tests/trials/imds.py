@@ -180,9 +180,10 @@ def inject_faults(
 
 
 def check(order: Order, record: Record, windows: list[Window]) -> tuple[int, int]:
-    """Compare with the truth; return how many transitions there are, and how many events a fault
-    lied about.
+    """Compare the journal with the truth; return how many transitions there are, and how many
+    events a fault lied about.
     """
+    check_file(order.folder / "state")
     rows = transitions_in(order.folder / "state")
     check_rows(rows)
     polls = Polls(record.polls, taken_in(record, windows))
@@ -256,7 +257,6 @@ def run(order: Order) -> Row:
     transitions, lied_about = check(order, record, windows)
     assert scrape.value("journal_errors_total") == 0
     assert scrape.total("transitions_total") == transitions
-    check_file(order.folder / "state")
     most = most_in_a_second(record)
     assert most <= MOST_IN_A_SECOND, f"{most} requests in a second"
     failed = failed_polls(order, scrape)

@@ -46,7 +46,14 @@ STORY = parse(
 
 @dataclass
 class Ordeal:
-    """An exporter that is killed again and again while the simulator plays."""
+    """An exporter that is killed again and again while the simulator plays.
+
+    Attributes:
+        lives: from when to when each of its processes ran, by the simulator's clock.
+        counted: the transitions in its last scrape.
+        began: when its present process was started, by the simulator's clock.
+        rounds: how often the story was begun.
+    """
 
     simulator: Simulator
     record: Record

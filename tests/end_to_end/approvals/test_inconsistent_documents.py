@@ -40,11 +40,11 @@ def simulator() -> Iterator[Simulator]:
 def start(
     simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
 ) -> Callable[[str], Exporter]:
-    """Start an exporter of the first VM with a policy: ``start("documented")``, or the text of a
-    file.
+    """Return a function that starts an exporter of the first VM with a policy: the name of a
+    policy, ``start("documented")``, or the text of a policy file.
     """
 
-    def started(policy: str) -> Exporter:
+    def begin(policy: str) -> Exporter:
         if "\n" in policy:
             (tmp_path / "policy.yaml").write_text(policy)
             policy = str(tmp_path / "policy.yaml")
@@ -52,7 +52,7 @@ def start(
             simulator.url, "--poll.interval", "250ms", "--approval.policy", policy
         )
 
-    return started
+    return begin
 
 
 def event(name: str = "A", *, notice: float = 900.0, **values: object) -> dict[str, object]:

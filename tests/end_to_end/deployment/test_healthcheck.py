@@ -16,8 +16,10 @@ PROGRAM = ROOT / "deploy/container/healthcheck.py"
 Start = Callable[..., Exporter]
 
 
-def check(**variables: str) -> str:
-    """Run it with these settings in its environment; return its error, ``""`` if it succeeds."""
+def error_of_check(**variables: str) -> str:
+    """Run the check with these settings in its environment; return its error, ``""`` if the
+    exporter is healthy.
+    """
     own = {f"AZURE_SCHEDULED_EVENTS_{name}": text for name, text in variables.items()}
     command = [sys.executable, str(PROGRAM)]
     done = subprocess.run(
@@ -32,11 +34,11 @@ def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> N
     there is none.
     """
     exporter = start_exporter(simulator.url)
-    assert not check(WEB_LISTEN_ADDRESS=f":{exporter.port}")
+    assert not error_of_check(WEB_LISTEN_ADDRESS=f":{exporter.port}")
     file = tmp_path / "config.yaml"
     file.write_text(f"web: {{listen-address: '0.0.0.0:{exporter.port}'}}\n")
-    assert not check(CONFIG_FILE=str(file))
-    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=NOBODY)
+    assert not error_of_check(CONFIG_FILE=str(file))
+    assert "not healthy: " in error_of_check(WEB_LISTEN_ADDRESS=NOBODY)
 
 
 def with_tls(folder: Path, client_auth: str) -> Path:
@@ -60,7 +62,7 @@ def test_tls(client_auth: str, simulator: Simulator, start_exporter: Start, tmp_
     exporter = start_exporter(
         simulator.url, "--web.config.file", str(with_tls(tmp_path, client_auth))
     )
-    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
+    assert not error_of_check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
 
 
 def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
@@ -70,8 +72,8 @@ def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path:
     exporter = start_exporter(simulator.url)
     file = tmp_path / "environment"
     file.write_text(f"# where\nAZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS=':{exporter.port}'\n")
-    assert not check(ENV_FILE=str(file))
-    assert "not healthy: " in check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=NOBODY)
-    assert "environment: cannot be read" in check(
+    assert not error_of_check(ENV_FILE=str(file))
+    assert "not healthy: " in error_of_check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=NOBODY)
+    assert "environment: cannot be read" in error_of_check(
         ENV_FILE=str(tmp_path / "missing" / "environment")
     )

@@ -251,20 +251,22 @@ def test_trials_of_the_page_on_databases(
     """The commands of each section, with the stand-ins of the page, print what the page says."""
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
 
-    def started(commands: str, name: str) -> Program:
-        """Start commands in the folder of the trial; without exec, a kill would end the shell."""
+    def start(commands: str, log: str) -> Program:
+        """Start commands in the folder of the trial. Without ``exec``, a kill would end the shell
+        only.
+        """
         here = re.sub(r"(\./try-hook|azure-scheduled-events-exporter) ", r"exec \1 ", commands)
-        return Program(["sh", "-c", f"cd {stage.folder} && {here}"], stage.folder / name, **env)
+        return Program(["sh", "-c", f"cd {stage.folder} && {here}"], stage.folder / log, **env)
 
     (stand_ins, *_) = shell_blocks("databases-trial.md")
     # A section prepares its trial, starts the simulator, and then the hook.
     (*before, simulator, hook) = shell_blocks("databases-trial.md", section)
     port = "--web.listen-address 127.0.0.1:0"
-    with started(simulator.replace("\n", f" {port}\n"), "simulator.log") as imds:
+    with start(simulator.replace("\n", f" {port}\n"), "simulator.log") as imds:
         url = imds.wait_for_line(r"http://127\.0\.0\.1:\d+")[0]
         for commands in (stand_ins.replace("http://127.0.0.1:10170", url), *before):
             subprocess.run(["sh", "-e", "-c", commands], cwd=stage.folder, env=env, check=True)
-        with started(hook, "hook.log") as run:
+        with start(hook, "hook.log") as running_hook:
             for line in said:
-                run.wait_for_line(line)
+                running_hook.wait_for_line(line)
         assert (" approved " in imds.log) == is_approved

@@ -36,8 +36,12 @@ def test_keys_of_the_page(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     known = set()
     # An unknown key at the top, in a rule and in a match: each error lists the keys that exist.
-    for text in ("x: 1", "rules: [{action: hold, x: 1}]", "rules: [{action: hold, match: {x: 1}}]"):
-        path.write_text(text if text.startswith("rules") else f"rules: []\n{text}")
+    for text in (
+        "rules: []\nx: 1",
+        "rules: [{action: hold, x: 1}]",
+        "rules: [{action: hold, match: {x: 1}}]",
+    ):
+        path.write_text(text)
         done = subprocess.run(
             [COMMAND, "check-config", "--approval.policy", str(path)],
             check=False,

@@ -26,7 +26,7 @@ from trials.trial import polls_on
 NOBODY = 65534
 
 
-def refused(url: str, path: Path) -> bool:
+def is_refused(url: str, path: Path) -> bool:
     """Return whether an exporter on this journal is refused, because another one writes it."""
     command = [COMMAND, "run", "--imds.endpoint", url, "--web.listen-address", "127.0.0.1:0"]
     done = subprocess.run(
@@ -119,7 +119,7 @@ class TestOneWriter:
             backup.execute("BEGIN IMMEDIATE")
             simulator.set_document([event("A")])
             exporter.shows("the trouble", lambda scrape: scrape.value("journal_up") == 0)
-            assert refused(simulator.url, state)
+            assert is_refused(simulator.url, state)
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         assert rows(state) == [("A", "detected")]
 
@@ -142,7 +142,7 @@ class TestOneWriter:
         (tmp_path / "folder-link").symlink_to(state)
         (tmp_path / "file-link.sqlite").symlink_to(state / "journal.sqlite")
         for path in ("folder-link", "file-link.sqlite"):
-            assert refused(simulator.url, tmp_path / path), path
+            assert is_refused(simulator.url, tmp_path / path), path
 
     def test_root_leaves_nothing_in_the_way(
         self, simulator: Simulator, follow: Callable[..., Follower], state: Path
