@@ -87,10 +87,11 @@ def _problem(expression: str) -> str:
     Its value is 0 if none of the known exporters has the problem, and :data:`.style.UNKNOWN` if no
     exporter is known.
 
-    Usually ``$sees`` tells which are known. Its recording counts by job, so it has no series of a
-    healthy instance. If people have chosen an instance, ``up`` is read too. The matcher of ``all``
-    is the condition for that: no series has this label, so ``$instance`` is compared with an empty
-    text. That selects nothing while ``$instance`` is ``.*``, and everything otherwise.
+    Usually ``$sees`` tells which are known. With rules, it is a recording that counts by job, so it
+    has no series of a healthy instance. Therefore ``up`` is read too, if people have chosen an
+    instance. The matcher of ``all`` is this condition. No series has a label ``all``, so the empty
+    text is compared with ``$instance``: with ``.*``, which stands for no choice, the matcher
+    selects nothing, and with the name of an instance it excludes nothing.
     """
     chosen = selector("up", *_TARGET, 'all!~"$instance"')
     known = f"{selector('$sees', *_TARGET)} or {chosen}"

@@ -172,7 +172,7 @@ def subject_of(config: Config, environment: Mapping[str, str], servers: Servers)
 
 
 def _exporter(config: Config, servers: Servers) -> Api:
-    """Return the client of the exporter. What is on this machine is asked without a proxy."""
+    """Return the client of the exporter, which is asked without a proxy: usually it runs here."""
     if servers.exporter or servers.http_config_files.get("exporter"):
         return servers.api("exporter", servers.exporter or url_of(config), trust_env=False)
     # The certificate is not verified: it may name another address than the local one, and nothing

@@ -93,6 +93,7 @@ class Life:
         if self.plan.starts is not Starts.NEVER and self.not_before is not None:
             after_delay = at + self.plan.approval_delay / self.speed
             start = min(after_delay, self.not_before)
+            # Should NotBefore have passed, it starts at the approval: no change is in the past.
             self.agenda = [Change(max(start, at), What.STARTED)]
         return True
 
