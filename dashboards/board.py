@@ -1,4 +1,6 @@
-"""What the three dashboards share: links, the table of events, and the look of single numbers."""
+"""What the three dashboards share: the frame with its links, the marks of events in charts, and the
+look of single numbers and of columns. The table of events is in ``events``.
+"""
 
 from collections.abc import Sequence
 
@@ -42,7 +44,7 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
-"""Numbers of VMs are smaller; a larger one stands for doubt (:func:`in_doubt`).
+"""Numbers of VMs are smaller; a larger one stands for doubt where ``quiet`` is 0 (:func:`in_doubt`).
 
 :func:`.queries.or_quiet` shows the share of blind exporters times :data:`.style.UNKNOWN`: for one
 among 100,000, that is 300,000.
@@ -178,7 +180,7 @@ def in_doubt(none: str, quiet: float = 0) -> list[Json]:
     - A number between these two: some exporters do not.
     """
     least = _LEAST_DOUBT
-    if quiet > least:  # as of a countdown, which is never as large
+    if quiet > least:  # a countdown: its `quiet` (style.QUIET) is above the time to any event
         least = quiet + 1
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),

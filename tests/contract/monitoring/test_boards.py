@@ -427,10 +427,19 @@ def test_without_exporters_nothing_is_called_quiet(empty: str) -> None:
 
 
 def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
-    """An event that was lost 50 minutes ago, and is seen again for 20 minutes, is current:
-    Prometheus still has the samples of its end, but no exporter shows it any more.
+    """An event that was lost 50 minutes ago, and is seen again for 20 minutes, is current.
+
+    Prometheus still has the samples of its end, but no exporter shows that end any more.
     """
-    ended = Event("Reboot", ("web_0",), -2 * HOUR, -HOUR, None, -50 * MINUTE, "lost")
+    ended = Event(
+        "Reboot",
+        ("web_0",),
+        seen=-2 * HOUR,
+        not_before=-HOUR,
+        started=None,
+        ended=-50 * MINUTE,
+        outcome="lost",
+    )
     back = replace(ended, seen=-20 * MINUTE, not_before=10.0 * MINUTE, ended=None)
     event_id = id_in_story(len(STORY_PAST))
     samples_of_the_end = [
@@ -445,7 +454,7 @@ def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
     text = "\n".join([*before_it_is_back, story(AT, current=(back,))])
     with prometheus_of(tmp_path, text) as url:
         rows = [row for row in board_at(url).table(titles.EVENTS) if row["VMs"] == "web_0"]
-        current, _of_every_story = rows
+        current, _reboot_of_every_story = rows  # the latter is days old, in STORY_PAST
         assert current["State"] == "Scheduled"
 
 

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.bounds import (
     SMALL_BYTES,
     weight,
 )
-from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.lifecycle import (
     Lifecycle,
     Lifecycles,
@@ -94,7 +94,7 @@ def test_an_event_that_returns_comes_before_new_ones() -> None:
 def test_events_of_the_journal_count() -> None:
     """After a restart, the events that only the journal knows take their room."""
     lives = {
-        event.event_id: Lifecycle(event, State.SCHEDULED, SCHEDULED.scope("other"), at(0))
+        event.event_id: Lifecycle(event, State.SCHEDULED, Scope.PEER, at(0))
         for event in many("P", count=MOST_PEERS)
     }
     context = ObservationContext(at(1), VM, keeps_unshown=True)

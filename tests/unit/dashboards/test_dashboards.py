@@ -219,8 +219,9 @@ def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
 def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
     """dashboard-linter: target-counter-agg-rule.
 
-    The exceptions are counts since the journal began: one that is read by itself, and last values
-    within a range, which an exporter that is down still has.
+    There are two exceptions. A count that goes on after a restart, as the journal keeps it, may be
+    read by itself. The last value within a range may be read of any: an exporter that is down has
+    that one still.
     """
     counters = r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b"
     kept_by_the_journal = {"transitions_total"}

@@ -11,6 +11,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
     Approver,
+    Kind,
     Lifecycle,
     State,
 )
@@ -208,13 +209,18 @@ def test_many_vms_and_many_events_are_counted() -> None:
 
 
 def test_where_to_read_more() -> None:
-    """A card has the runbook of the alert that its event raises, and the command of its report."""
+    """A card has the runbook of the alert that its event raises, and the command of its report.
+
+    A harmless event raises none, so its card has no link "What to do".
+    """
     pushed = pushed_alerts(resolve({}))
     for alert in pushed:
         for event_type in alert.events.types or ("Vaporize",):
             life = replace(freeze(event_type=str(event_type)), kind=alert.events.kind)
             assert runbook(life) == alert.alert.name
-    life = freeze()
-    shown = Page(replace(QUIET, current={life.event_id: life}))
-    assert f"azure-scheduled-events-exporter report {life.event_id}" in shown.text
+    harmless = freeze()
+    shown = Page(replace(QUIET, current={harmless.event_id: harmless}))
+    assert f"azure-scheduled-events-exporter report {harmless.event_id}" in shown.text
     assert "What to do" not in shown.text
+    announced = replace(harmless, kind=Kind.ANNOUNCED)
+    assert "What to do" in Page(replace(QUIET, current={announced.event_id: announced})).text
