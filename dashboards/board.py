@@ -1,5 +1,6 @@
-"""What the three dashboards share: the frame with its links, the marks of events in charts, and the
-look of single numbers and of columns. The table of events is in ``events``.
+"""What the three dashboards share: the frame with its links, marks of events, the look of numbers.
+
+The table of events is in ``events``.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
-"""Numbers of VMs are smaller; a larger one stands for doubt where ``quiet`` is 0 (:func:`in_doubt`).
+"""Where ``quiet`` is 0, a larger number stands for doubt (:func:`in_doubt`): VMs are fewer.
 
 :func:`.queries.or_quiet` shows the share of blind exporters times :data:`.style.UNKNOWN`: for one
 among 100,000, that is 300,000.

@@ -176,7 +176,7 @@ def _of_this_vm(change: Change) -> Iterator[_Measured]:
 def _start_of(life: Lifecycle) -> Transition:
     """Return the transition with which it is known when the event began.
 
-    If only a boot proves that it began, that is its end.
+    If only a boot proves that it began, it is the one with which the event ended.
     """
     if life.proven_by_boot:
         return Transition.COMPLETED

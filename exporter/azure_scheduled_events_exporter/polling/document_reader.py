@@ -65,7 +65,7 @@ class DocumentReader:
         # body is the only answer that leaves this text as it is here.
         self._fault = "a 304 (unchanged) before it ever sent one"
         self._is_stored = False  # whether store() has handled `_body`
-        # How many empty bodies came while events were current, without another document between them.
+        # How many empty bodies came while events were current, with no other document between.
         self._empty_polls = 0
         self._empty_since = self.clock()  # when the first of these came
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304

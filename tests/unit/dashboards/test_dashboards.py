@@ -115,7 +115,7 @@ def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
 
 
 def test_alerts_fill_in_variables_that_the_boards_have() -> None:
-    """A variable that a link of an alert fills in can be set by a link: it exists and is shown."""
+    """A variable that a link of an alert fills in exists, and Grafana takes it from the address."""
     rules = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
     filled_in = re.findall(r"\bvar-(\w+)=", rules.read_text("utf-8"))
     variables = [each for board in BOARDS for each in load(board)["templating"]["list"]]

@@ -107,7 +107,7 @@ class Hook:
     def _record(self, view: View) -> None:
         """Record the preparations that were missed, and the ends of those that were interrupted."""
         for run in missed(self._awaited, view, self._rules):  # awaited at the last poll
-            self._runs.record(run)
+            self._runs.record(run)  # without `keep`: nothing was prepared, so nothing to recover
         self._awaited = awaited(self._awaited, view, self._rules)
         for run in lapsed(view):
             self._runs.keep(run)

@@ -110,9 +110,9 @@ def _may_repeat(last: HookRun, left: float | None, rules: Rules) -> bool:
     """Return whether a preparation may run again after ``last``, which has ended.
 
     One that failed may, and so may one that was stopped because its event was cancelled: the event
-    has come back. One that was stopped at its deadline may if that was by the rules' ``timeout``;
-    if it was by NotBefore, no more than the grace is left. One that succeeded or was too
-    late may not.
+    has come back. One that was stopped at its deadline may if the deadline was the rules'
+    ``timeout``: then more than the grace is left. One that was stopped by NotBefore, succeeded or
+    was too late may not.
     """
     if last.outcome == RunOutcome.TIMEOUT:
         return left is None or left > rules.grace
@@ -254,14 +254,15 @@ def prepared(view: View) -> list[Lifecycle]:
 
 
 def _recovery(view: View, rules: Rules) -> list[HookRun]:
-    """Return one recovery if all events of runs are over, else none.
+    """Return one recovery if all events of runs are over, else none; none if there is no run.
 
     Call it while no command is running. A recovery that was interrupted begins again under its id.
     The command is that of the hook that runs now: an earlier one may have prepared with another.
     """
     if not view.runs or not all(view.is_over(run.event_id) for run in view.runs):
         return []
-    # One that has ended is not among the view's runs, and none is running.
+    # With the end of a recovery, the view forgets all runs, also the preparations before it. So a
+    # recovery that is among them was interrupted.
     interrupted = [run.run for run in view.runs if run.phase == Phase.RECOVER]
     preparations = [run for run in view.runs if run.phase == Phase.PREPARE]
     last = (preparations or view.runs)[-1]  # its event is the one that the recovery gets

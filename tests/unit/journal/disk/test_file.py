@@ -63,8 +63,10 @@ def test_power_cuts_are_provided_for(folder: Path, start: Open) -> None:
 
 
 def test_another_programs_file(tmp_path: Path, start: Open) -> None:
-    """A file that was named by mistake is refused and stays; what was a journal under that name
-    is set aside.
+    """A file that was named by mistake is refused and stays.
+
+    A damaged journal is set aside, under whatever name: the file of its lock stays beside it, and
+    shows that it was one.
     """
     file = tmp_path / "passwd"
     file.write_text("root:x:0:0\n" * 100)
@@ -72,6 +74,7 @@ def test_another_programs_file(tmp_path: Path, start: Open) -> None:
         start(file)
     assert [path.name for path in tmp_path.iterdir()] == ["passwd"]
     start(tmp_path / "mine.db").journal.close()
+    assert (tmp_path / "mine.db.lock").exists()
     (tmp_path / "mine.db").write_text("damage\n" * 100)
     assert start(tmp_path / "mine.db").is_up()
     assert len(set_aside(tmp_path)) == 1
