@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from azure_scheduled_events_exporter.commands.cli import COMMANDS, parser_of
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
@@ -17,6 +19,7 @@ from azure_scheduled_events_exporter.simulator.document import ADVICE
 from azure_scheduled_events_exporter.snapshot.approvals import ApprovalOutcome
 from azure_scheduled_events_exporter.snapshot.hooks import Phase, RunOutcome
 from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
+from azure_scheduled_events_exporter.times import parse_duration
 from support.documented import rows
 from support.monitoring.exposed import at
 from support.paths import ROOT
@@ -101,6 +104,22 @@ def test_the_usual_notice_is_the_documented_one() -> None:
     notices = {event_type: notice for event_type, _, notice in table}
     assert notices == {name: f"{EVENT_FACTS[name].usual_notice / 60:.0f} min" for name in notices}
     assert len(notices) == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "fact"), [("notice", "usual_notice"), ("started_for", "usual_started")]
+)
+def test_the_defaults_of_a_simulated_event_are_the_documented_ones(key: str, fact: str) -> None:
+    """The page of the simulator has the times that a scenario's event gets by its type."""
+    ((_, cell),) = rows((DOCS / "simulator.md").read_text(), 2, f"`{key}`")
+    documented = {
+        event_type: parse_duration(time)
+        for event_types, time in re.findall(r"([\w, ]+) `(\w+)`", cell)
+        for event_type in event_types.strip().split(", ")
+    }
+    assert documented == {
+        event_type: getattr(facts, fact) for event_type, facts in EVENT_FACTS.items()
+    }
 
 
 def test_every_command_is_documented() -> None:

@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
@@ -137,6 +139,25 @@ def test_without_imds() -> None:
         worker.wake()
         eventually(lambda: len(ends(peer, "FIRST")) > 1, "the alert again")
         assert ends(peer, "FIRST")[-1] > vm.imds_time(), "it fires"
+
+
+def test_a_failure_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """An alert that Alertmanager refused is posted again although nothing new happens, and the log
+    has the failure and its end.
+    """
+    vm = Vm()
+    vm.announce("MINE")
+    with (
+        caplog.at_level(logging.INFO),
+        Peer(503) as peer,
+        delivering(vm, peer.url) as worker,
+    ):
+        eventually(lambda: worker.counts[PushOutcome.ERROR], "a failure")
+        peer.status = 200
+        eventually(lambda: worker.up, "the next try")
+        assert len(ends(peer, "MINE")) > 1
+    assert "alerts cannot be pushed to Alertmanager; retrying" in caplog.messages
+    assert "Alertmanager accepts alerts again" in caplog.messages
 
 
 def test_nothing_is_delayed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -325,39 +325,3 @@ def test_levels_in_the_words_of_a_company(
         assert receivers_of(url, maintenance) == ["show"]
         assert held(url, requested)["status"]["inhibitedBy"]
         assert not held(url, freeze)["status"]["inhibitedBy"]
-
-
-def test_a_severity_that_nothing_routes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An export says which word makes tickets, because no route names it."""
-    flags = ["--set", "severities=Reboot=P1,Freeze=P3", "--set", "severities.paging=P3,critical"]
-    assert main(["assets", "export", str(tmp_path), *flags]) == 0
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
-    assert line.startswith("Warning: no route names the severity P1, so its alerts make tickets.")
-    assert line.endswith("add it: severities.paging=P3,critical,P1")
-
-
-@pytest.mark.parametrize(
-    ("empty", "warnings"),
-    [
-        (["pager.webhook-url", "tickets.email-to", "tickets.webhook-url"], []),
-        (["tickets.email-to", "tickets.webhook-url", "chat.slack-url"], ["tickets"]),
-        (
-            ["pager.webhook-url", "pager.pagerduty-key", "pager.opsgenie-key", "chat.slack-url"],
-            ["pager"],
-        ),
-    ],
-)
-def test_a_receiver_that_notifies_nobody(
-    empty: Sequence[str],
-    warnings: Sequence[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """An export says which receiver is left without a way to notify."""
-    flags = [flag for name in empty for flag in ("--set", f"{name}=")]
-    assert main(["assets", "export", str(tmp_path), *flags]) == 0
-    warned = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
-    expected = [rf"Warning: .* {receiver}\b.* notifies nobody.*" for receiver in warnings]
-    assert len(warned) == len(expected)
-    for line, pattern in zip(warned, expected, strict=True):
-        assert re.fullmatch(pattern, line)

@@ -1,5 +1,6 @@
 """The cards of current events on the status page."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.status_page import page
 from azure_scheduled_events_exporter.web.wording import runbook
@@ -69,6 +71,24 @@ def test_an_event_whose_begin_is_unknown() -> None:
     shown = Page(replace(BLIND, current={life.event_id: life}))
     assert "NotBefore passed 51s ago; whether it began is unknown" in shown.text
     assert "any moment" not in shown.text.partition("Current events")[2].partition("Kind")[0]
+
+
+def test_its_color() -> None:
+    """What has begun has another color than what is still to come."""
+    for life, names in (
+        (freeze(), "self waiting"),
+        (freeze(state=State.STARTED, started_at=Timestamp(NOW - 5)), "self started"),
+        (reboot(), "peer started"),
+    ):
+        shown = page(replace(QUIET, current={life.event_id: life}), NOW, "/metrics").decode()
+        assert re.findall('<article [^>]*class="([^"]*)"', shown) == [names]
+
+
+@pytest.mark.parametrize(("snapshot", "name"), [(BUSY, ""), (BLIND, "doubtful")])
+def test_events_that_were_known_last(snapshot: Snapshot, name: str) -> None:
+    """The cards have a dashed frame while IMDS does not answer."""
+    shown = page(snapshot, NOW, "/metrics").decode()
+    assert f'<section id="events" class="{name}"' in shown
 
 
 def test_own_events_come_first() -> None:

@@ -240,6 +240,18 @@ def test_its_approval_ends_with_it(imds: Simulator, hook: Start) -> None:
         assert not child.is_running()
 
 
+def test_its_scripts_end_with_it(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A script that runs when the hook is stopped gets SIGTERM, and time to end by itself."""
+    tidies = f"""trap 'touch "{tmp_path}/tidy"; exit' TERM
+touch "{tmp_path}/begun"; sleep 60 & wait"""
+    started = hook(script=tidies)
+    imds.set_document([event()])
+    eventually((tmp_path / "begun").exists, "the script")
+    started.terminate()
+    assert (tmp_path / "tidy").exists()
+    assert len(started.lines("hook ends and interrupts its run")) == 1
+
+
 def test_why_nothing_is_prepared(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """The log says once why nothing is prepared for an event, and again if it was gone."""
     started = hook("--instance.name", "vm_0")
