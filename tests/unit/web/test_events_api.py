@@ -41,6 +41,13 @@ def test_json_has_the_documented_keys() -> None:
     assert shown - outcomes == documented, "the outcomes are those of the metric"
 
 
+def test_the_time_left() -> None:
+    """The time until NotBefore is exact to the millisecond, and has no more digits."""
+    told = json.loads(events_json(BUSY, NOW + 0.0014))
+    left = {event["event_id"]: event["seconds_until_not_before"] for event in told["events"]}
+    assert left == {FREEZE_ID: 14 * 60 + 32 - 0.001, reboot().event_id: None}
+
+
 def test_json_has_what_the_snapshot_has() -> None:
     """Scripts get identity, polls, approvals and history from the JSON, and null for what is not
     known.
