@@ -21,7 +21,10 @@ from .settings import Settings
 _OUTDATED_AFTER = 60
 """Seconds after which another kind or type of an event replaces one that nobody sees any more."""
 _PEERS_WAIT = "15s"
-"""How long peers must show an event before their labels count: three scrapes of its own VMs."""
+"""How long peers must show an event before their labels count.
+
+In that time, the event's own VMs are scraped three times (every 5 s), and they come first.
+"""
 _LAST_SEEN = f"max_over_time({RECORDED_SEEN}[1h])"
 """When each event and kind was last seen; the largest value is the newest time."""
 

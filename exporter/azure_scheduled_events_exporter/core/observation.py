@@ -109,10 +109,13 @@ def bounded(known: Lifecycles, document: Document, context: ObservationContext) 
 def _stays(
     event_id: str, known: Lifecycles, document: Document, context: ObservationContext
 ) -> bool:
-    """Return whether a current event stays current although it is not in the document."""
+    """Return whether a current event stays current although it is not in the document.
+
+    While it is unknown whether the journal is this VM's, its events stay: they may be another VM's.
+    """
     if document.unreadable:
         return True  # the entry that cannot be read may be this event
-    was_shown = event_id in known.seen
+    was_shown = event_id in known.seen  # by a document of this run
     return context.keeps_unshown and not was_shown
 
 

@@ -52,6 +52,7 @@ FOR_GRAFANA = Form(
         "away": "its VMs",
         "vm": _VM_NAME + " at {{ .Labels.instance }}" + _IN_GROUP,
         "paused_vm": _VM_NAME + _IN_GROUP,
+        # No query of these two facts: words that fit into the sentence of any event.
         "announced": "less",
         "begun": "a time that the dashboard shows",
         "refused": UNKNOWN_REFUSED,

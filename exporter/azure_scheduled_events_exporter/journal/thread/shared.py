@@ -26,7 +26,7 @@ from .queue import MOST_BYTES, EntryQueue
 WAIT_SECONDS: Final = 2.0
 """For how long a caller waits until its entry is on disk. Then it goes on, and the entry waits."""
 _SLICE_SECONDS: Final = 0.1
-"""A wait is split into slices of this length, and each counts as two of them at most.
+"""A wait is split into slices of this length. However long one takes, it counts as two at most.
 
 So a pause of the VM, which is no fault of the disk, shortens a wait by 0.2 s at most.
 """
