@@ -352,7 +352,7 @@ def _measured() -> g.Panel:
 
 
 def _by_event(name: str) -> str:
-    """Return the last value of a metric of each of its events."""
+    """Return the query of the last value of a metric, for each of its events."""
     return f"max by (event_id, event_type) ({last(name, PAST, _AT, SELF)})"
 
 

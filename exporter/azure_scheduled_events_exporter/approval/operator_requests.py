@@ -110,7 +110,10 @@ def result_of(life: Lifecycle, error: ImdsError | None) -> str:
 
 
 def expired_unsent(throttled: int) -> str:
-    """Return the result of an expired request; ``throttled``: how often IMDS answered 429."""
+    """Return the result of a request that has expired: it was never sent, or only throttled.
+
+    ``throttled`` is how often IMDS answered it with a 429.
+    """
     if throttled:
         tries = "the only try" if throttled == 1 else f"all {throttled} tries"
         return f"not approved: it was sent, and IMDS throttled {tries} (429): try again"

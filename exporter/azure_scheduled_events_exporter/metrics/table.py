@@ -2,9 +2,12 @@
 
 To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a test prints missing
 names. A row that neither a dashboard nor an alert uses says why (``not_shown``). A row's function
-gets a snapshot, and must read nothing else (``readers`` says why). A row with ``at_scrape`` has
-another function, which makes the value at each scrape from the snapshot, what the first function
-gave in the place of the value, and the time. A scrape must not call IMDS or wait for a poll.
+gets a snapshot, and must read nothing else (``readers`` says why). A scrape must not call IMDS or
+wait for a poll.
+
+A row with ``at_scrape`` has a second function, which makes the values at each scrape. In the place
+of a value, the first function then gives what the second one needs for it, such as an EventId. The
+second function gets the snapshot, that object and the time.
 """
 
 import platform

@@ -61,8 +61,8 @@ class DocumentReader:
     def __post_init__(self) -> None:
         self._body: bytes | None = None  # the last one
         self._document: Document | None = None  # what is in `_body`; None if it cannot be read
-        # Why there is no document, or what of it cannot be read. A 304 (unchanged) before the first
-        # body is the only answer that leaves this text as it is here.
+        # Why there is no document, or what of it cannot be read. The first body replaces this text,
+        # so an error only has it if a 304 (unchanged) came before any body.
         self._fault = "a 304 (unchanged) before it ever sent one"
         self._is_stored = False  # whether store() has handled `_body`
         # How many empty bodies came while events were current, with no other document between.
@@ -74,8 +74,8 @@ class DocumentReader:
     def next_timeout(self) -> float:
         """The time limit of the next request, in seconds.
 
-        It is long before the first answer, and :data:`DISABLED_AFTER_SECONDS` after the last one:
-        IMDS may have to enable Scheduled Events before it answers.
+        It is at least :data:`FIRST_TIMEOUT_SECONDS` if IMDS may have to enable Scheduled Events
+        before it answers: if it has never answered, or not for :data:`DISABLED_AFTER_SECONDS`.
         """
         if self._answered is not None:
             unanswered_for = self.clock().since(self._answered)

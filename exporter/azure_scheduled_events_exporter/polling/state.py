@@ -144,8 +144,8 @@ class ExporterState:
         remembered = self.journal.adopt()
         if remembered is None:  # it has not been read yet
             return False
-        # With this call, the journal has forgotten what was recorded until now. The kept steps
-        # record it again, as it follows from what the journal has.
+        # In adopt(), the journal has forgotten what this run had recorded. The kept steps record it
+        # again, as it follows from what the journal has.
         self.has_journal = True
         self._restore(remembered)
         for step in self._kept_steps.take():

@@ -127,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
         Whether the connection is closed afterwards is decided before the head is written, which
         announces it. A slow answer is the exception: it closes without an announcement.
         """
-        if not answer.is_from_imds:
+        if not answer.is_from_imds:  # the Guest Proxy Agent closes the connection
             self.close_connection = True
         match answer.fault:
             case Fault.SLOW_DRIP:

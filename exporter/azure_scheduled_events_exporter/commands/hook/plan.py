@@ -25,7 +25,7 @@ MOST_AT_ONCE: Final = 10
 """How many commands run at once. Those of the nearest events begin first."""
 
 _AGAIN_SECONDS = 5.0
-"""How long after its end a failed preparation is repeated, times the number of failed ones."""
+"""Pause before a preparation is repeated; it grows by as much with each repetition."""
 
 
 @dataclass(frozen=True, slots=True)

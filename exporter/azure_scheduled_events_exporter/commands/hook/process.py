@@ -103,7 +103,7 @@ class Process(subprocess.Popen[bytes]):
         with output, suppress(OSError):
             while chunk := os.read(output.fileno(), _TAIL_BYTES):
                 self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-                with suppress(OSError, ValueError):  # nobody may read the output of the hook
+                with suppress(OSError, ValueError):  # perhaps nobody reads the hook's output
                     sys.stdout.buffer.write(chunk)
                     sys.stdout.buffer.flush()
 
