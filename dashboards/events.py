@@ -131,7 +131,8 @@ class Events:
         traced = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"
         current = f"max by (event_id) ({metric(EVENT_INFO, *self.info, TRACED)})"
         return [
-            # Current events: those that an exporter sees, and those that are only shown still.
+            # Current events: those that an exporter sees, and those that none has seen lately,
+            # although an exporter without a valid document goes on showing them.
             _of(self.few, "row", first_vm(f"{new} >= time() - {STALE_SECONDS}")),
             _of(self.few_timed, "row", first_vm(with_status("not seen", unseen))),
             # Events that are away.
@@ -194,6 +195,7 @@ def table(
         (24, height),
         instant(*queries),
         links=manual(part),
+        # "At" is the moment of "When" once more: as a date, and not as the time until then.
         transformations=columns(_titles(own), "event_id", "vm", needed="When", again="At"),
         defaults={
             "noValue": "No event now, and none in the last 30 days, as far as exporters saw."

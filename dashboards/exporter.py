@@ -89,9 +89,11 @@ def _problem(expression: str) -> str:
 
     Usually ``$sees`` tells which are known. With rules, it is a recording that counts by job, so it
     has no series of a healthy instance. Therefore ``up`` is read too, if people have chosen an
-    instance. The matcher of ``all`` is this condition. No series has a label ``all``, so the empty
-    text is compared with ``$instance``: with ``.*``, which stands for no choice, the matcher
-    selects nothing, and with the name of an instance it excludes nothing.
+    instance.
+
+    The matcher ``all!~"$instance"`` is this condition. No series has a label ``all``, so Prometheus
+    compares the empty text with ``$instance``. Without a choice, that is ``.*``, which matches the
+    empty text: nothing is selected. The name of an instance does not match it, so ``up`` is read.
     """
     chosen = selector("up", *_TARGET, 'all!~"$instance"')
     known = f"{selector('$sees', *_TARGET)} or {chosen}"
@@ -101,8 +103,8 @@ def _problem(expression: str) -> str:
 
 # ---- The table: the exporters that are down, those that fail, and those whose answers are oldest
 
-# The numbers of the states, the worst first. For an exporter that sees IMDS, the time of its last
-# answer stands instead of _SEES, which is only less than any such time.
+# The numbers of the states, the worst first. The number of an exporter that sees IMDS is the time
+# of its last answer: _SEES is only a lower bound of these times.
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
 # RECORDED has the first two of these states, with the same numbers. Without rules, they follow from
 # what was scraped.

@@ -40,7 +40,10 @@ An exporter without IMDS may go on showing it. Together with the 5 minutes for w
 held, this is two hours.
 """
 _SHOWN = "2m"
-"""How long what a VM showed of its own event counts: two scrapes, if they are a minute apart."""
+"""So long after a VM has shown its own event, it counts as showing it still.
+
+That is two scrapes, if they are a minute apart.
+"""
 _KEY_AND_EVENT = f"{VM_KEY}, event_id"
 _DELETES = f'{{event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"}}'
 """The matcher of events that delete their VM."""

@@ -123,7 +123,7 @@ def sources_of(store: Store, life: Lifecycle, trace_link: str = "") -> Sources:
         life=life,
         transitions=tuple(_transitions(store, life.event_id)),
         runs=tuple(run for run in runs if run.event_id == life.event_id),
-        hooks=tuple(sorted({run.command for run in runs})),
+        hooks=tuple(sorted({run.command for run in runs})),  # also from runs for other events
         asked=tuple(
             Asked(request.operator, request.approver, request.created, result)
             for request, result in store.requests.all()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 _EARLIEST_YEAR = 1970
 _LATEST_YEAR = 2199
-"""The latest time of .NET is of the year 9999, and says as little as its earliest one.
+"""A time of the year 9999, .NET's latest, means "no time", as its earliest, of the year 1, does.
 
 Alerting engines count the nanoseconds of a time in 64 bits, so they cannot write one after 2262.
 """

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from .timestamp import Timestamp
 
 NOISE_SECONDS = 0.1
-"""A shorter gap is noise of a busy machine, not a pause."""
+"""A shorter gap is noise of a busy machine: ``core.measurement`` counts it as no pause."""
 
 WALL_TRUSTED_SECONDS = 900.0
 """If the wall clock alone advances by more than this, it was set: no Freeze takes 15 minutes."""

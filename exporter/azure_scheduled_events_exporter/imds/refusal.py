@@ -29,7 +29,8 @@ ADVICE: Mapping[str, str] = {
 }
 """What to do if IMDS does not know the api-version, by the setting that helps.
 
-That of the instance metadata is no setting: these tell this VM's name, which a setting can give.
+No setting changes the api-version of the instance metadata. The exporter reads this VM's name
+there, so the setting that gives the name helps instead.
 """
 
 UNKNOWN = "the cause is unknown"

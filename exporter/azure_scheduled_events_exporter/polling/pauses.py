@@ -195,7 +195,7 @@ class Pauses:
         """Note by how much this tick is later than planned. The lock is held."""
         now = self.since_boot()
         late = now - self._ticked - TICK_SECONDS
-        if NOISE_SECONDS <= late < QUOTA_SECONDS:
+        if NOISE_SECONDS <= late < QUOTA_SECONDS:  # a shorter one is noise
             late -= self.quota.stopped_since_last_call()
         if late > self._largest:
             self._largest = late

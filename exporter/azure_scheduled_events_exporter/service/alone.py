@@ -26,7 +26,8 @@ def poll_alone(
     Args:
         config: the settings; the path of their journal has no effect.
         log: the logger.
-        expects_events: as in :class:`Exporter`.
+        expects_events: returns whether events may be current that the new journal does not know:
+            then an empty body is not believed at once.
 
     Raises:
         ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.

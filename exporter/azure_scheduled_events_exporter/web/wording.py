@@ -101,8 +101,8 @@ def runbook(life: Lifecycle) -> str:
     """Return the name of the alert for an event, which is that of its runbook; ``""`` for none."""
     if life.kind is not Kind.ANNOUNCED:
         return _RUNBOOKS[life.kind]
-    # ANNOUNCED is also the kind of an event of which none has been decided yet. A text from IMDS
-    # must not get into the name.
+    # An event is ANNOUNCED also as long as its kind has not been decided. Then its type may be any
+    # text from IMDS, which must not get into the name.
     if life.event.event_type not in EVENT_FACTS:
         return _RUNBOOKS[Kind.UNKNOWN_TYPE]
     return f"AzureScheduledEvent{life.event.event_type}"
