@@ -50,7 +50,7 @@ class Measurement:
         while not self._answers():
             has_ended = self.process.poll() is not None
             if has_ended or time.perf_counter() > begun + _PATIENCE_SECONDS:
-                self.process.kill()  # nobody leaves a context that was not entered
+                self.process.kill()  # here, because __exit__ is not called without __enter__
                 self.process.wait()
                 raise RuntimeError(f"it does not answer: {command!r}")
             time.sleep(_PAUSE_SECONDS)

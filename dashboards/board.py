@@ -45,7 +45,9 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
-"""Where ``quiet`` is 0, a larger number stands for doubt (:func:`in_doubt`): VMs are fewer.
+"""Where ``quiet`` is 0, a larger number stands for doubt (:func:`in_doubt`).
+
+A smaller one is a real count: no fleet has so many VMs.
 
 :func:`.queries.or_quiet` shows the share of blind exporters times :data:`.style.UNKNOWN`: for one
 among 100,000, that is 300,000.

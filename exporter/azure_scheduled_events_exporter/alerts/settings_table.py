@@ -23,8 +23,9 @@ RESERVED_LABELS = (
 )
 """Labels that the rules use themselves.
 
-A label of a target cannot have their place. One that every alert gets would make the alerts of two
-VMs or scale sets equal: an engine refuses such a rule as a whole.
+``labels.keep`` must name none of them: a label of a target cannot have their place. Nor must
+``labels.add``: with one value for all, the alerts of two VMs or scale sets would be equal, and an
+engine refuses such a rule as a whole.
 """
 # The lookahead refuses the reserved names, as a whole item or as the key of KEY=VALUE.
 _LABEL = rf"(?!(?:{RESERVED_LABELS})(?:=|$)){_NAME}"

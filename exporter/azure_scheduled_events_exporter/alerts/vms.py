@@ -34,7 +34,7 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 def _half_of_a_set() -> str:
     """Return the PromQL of scale sets of which at least half is away because of several events.
 
-    The second condition is about several events: the largest of them hits fewer VMs than all
+    The second condition asks for several events: the event that hits most VMs hits fewer than all
     together. So one event, which has an alert of its own, does not page twice. VMs of a requested
     event count as away in the first condition only. If such events were compared too, one request
     for the whole set would hit as many VMs as are away, and so hide two other events.

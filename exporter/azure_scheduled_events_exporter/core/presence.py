@@ -88,12 +88,12 @@ def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationConte
 
     ``before`` is the event as it was until now, None for a new one.
     """
-    is_measured = context.watched
+    is_beginning_watched = context.watched
     if before is not None and boot_proves(before, context.now, watched=context.watched):
-        # It began before the boot, which was a part of it. So of the pauses since the last
-        # document, only the boot is measured.
-        is_measured = False
-    life = paused(life, context.pause, begins=is_measured)
+        # It began before the boot, which was a part of it. So only a boot counts as its pause:
+        # unless the beginning was watched, `paused` takes no other pause as the first one.
+        is_beginning_watched = False
+    life = paused(life, context.pause, begins=is_beginning_watched)
     if life.scope is Scope.SELF and context.counted is not None:
         life = replace(life, impact=beginning(context.counted))
     return life

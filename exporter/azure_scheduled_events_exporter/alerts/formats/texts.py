@@ -19,9 +19,9 @@ In the texts of the table of alerts (``alerts.groups``), these facts stand in br
 - ``{value FORMAT}``: the value of the expression; another word: the label with that name.
 
 How each engine writes these facts is a ``Form``: ``rule_texts``, ``grafana_texts`` and
-``azure_monitor_texts`` have one each. The query of one fact may give several: a text with
-``{when}`` also has ``{vms}``, one with ``{announced}`` has ``{paused_vm}``, and one with
-``{hook_event}`` has ``{hook_vm}``.
+``azure_monitor_texts`` have one each. The query of one fact may give several facts, so that some
+facts need another one in the same text: ``{when}`` needs ``{vms}``, ``{announced}`` needs
+``{paused_vm}``, and ``{hook_event}`` needs ``{hook_vm}``.
 """
 
 import re
@@ -45,7 +45,8 @@ class Form:
             several, they keep the order of this dictionary.
         label: what precedes the name of a label.
         value: the value of the alert.
-        escape: the function that escapes a label in an address, and a space; "" if there is none.
+        escape: the function that escapes a label in an address, with a space after its name; "" if
+            there is none.
         event_board: the end of the address of an event's dashboard.
         event_prelude: the query that sets the variables of ``event_board``.
     """
@@ -65,7 +66,11 @@ class Form:
         return "".join(preludes) + _FACT.sub(self._fact, text)
 
     def dashboard(self, board: str, url: str) -> str:
-        """Return the template of a dashboard's address; for ``board``, see ``Alert.dashboard``."""
+        """Return the template of a dashboard's address.
+
+        ``board`` is as in ``Alert.dashboard``: ``event``, or the name of a dashboard, which may
+        have variables with the labels that fill them, such as ``vm?vm=vm_name``.
+        """
         prefix = f"{url}/azure-scheduled-events-"
         if board == "event":
             return f"{self.event_prelude}{prefix}{self.event_board}"

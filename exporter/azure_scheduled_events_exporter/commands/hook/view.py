@@ -48,7 +48,7 @@ class View:
         """Return whether it is too late to prepare for the event.
 
         It is if the event has started, or NotBefore is over. If NotBefore still moves, it is not
-        too late any more.
+        too late any more. For an event that ended before it began, it never is.
         """
         if life.outcome in _NEVER_BEGAN:
             return False

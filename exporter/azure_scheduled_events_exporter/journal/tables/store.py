@@ -209,7 +209,10 @@ class Store:
         self.connection.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", values)
 
     def restore(self) -> Remembered:
-        """Return what is known after all writes; before the first one, what a new journal knows."""
+        """Return what is known after all writes; before the first one, what a new journal knows.
+
+        Raises NotUsableError: the table ``state`` is damaged.
+        """
         row = self.connection.execute(
             "SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state"
         ).fetchone()
