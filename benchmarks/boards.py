@@ -77,6 +77,7 @@ def ask(board: str, url: str, moment: float, vm: ShownVm) -> list[Asked]:
     variables = {"$job": JOB}
     if board == "vm":
         variables = of_vm(vm.name, vm.instance)
+    # Some variables of the dashboards have a metric's name as their value.
     names_of_metrics = BoardReader(board, url).names()
     reader = BoardReader(board, url, {**variables, **names_of_metrics}, moment)
     found = []

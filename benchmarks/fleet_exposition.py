@@ -22,7 +22,6 @@ _OWN = tuple(
     f"{_PREFIX}{name}"
     for name in ("instance_info", "host_info", "event_", "vm_impact_", "peer_impact_")
 )
-# Metrics of an event whose values are moments, with or without the suffix _timestamp_seconds.
 _EVENT_TIMES = {
     "event_first_seen": "first_seen",
     "event_seen": "seen",
@@ -34,7 +33,11 @@ _EVENT_TIMES = {
     "vm_impact": "impact",
     "peer_impact": "impact",
 }
-"""The keys of their values in :meth:`Exposition.own`."""
+"""Metrics whose values are moments of an event, or the seconds until one.
+
+Each has the key of its value in the argument of :meth:`Exposition.own`. Metrics of moments have the
+suffix ``_timestamp_seconds``, which is left out here.
+"""
 # The beginnings of the names of metrics that each poll makes larger.
 _COUNTERS = (f"{_PREFIX}poll_duration_seconds", f"{_PREFIX}polls_total")
 _POLL_CPU_SECONDS = 0.0016

@@ -110,9 +110,9 @@ def _severities(settings: Settings) -> dict[str, str]:
 def unrouted(settings: Settings) -> tuple[str, ...]:
     """Return the words of severities that do not page, although they were probably meant to.
 
-    These are the words of alerts whose default level is critical, and the names of levels to which
-    the settings give another word, if an alert still has such a name as its word. Words that
-    certainly mean tickets are left out.
+    These are the words of alerts whose default level is critical. Another such word is the name of
+    a level to which the settings give another word, if an alert still has the name: perhaps the
+    setting of this one alert was forgotten. Words that certainly mean tickets are left out.
     """
     words = {each.name: each.severity for each in alerts(settings)}
     suspect = _words_of(CRITICAL, words)

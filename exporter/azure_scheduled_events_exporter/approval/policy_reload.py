@@ -92,7 +92,7 @@ class ReloadingPolicy:
                 message = "approval policy file is missing or invalid: the last valid policy stays"
                 self._log.error(message, extra=facts(error=error))
             return
-        had_error = self._errors.is_new("file", "")  # no error is new only after an error
+        had_error = self._errors.is_new("file", "")  # "" is new only if an error was noted before
         is_changed = policy != self.in_effect
         if had_error or is_changed:
             self._log.info(

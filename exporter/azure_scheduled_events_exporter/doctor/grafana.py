@@ -67,7 +67,7 @@ def _queries(board: dict[str, Any]) -> list[str]:
 
 def _data_source(api: Api) -> Finding:
     """Ask Grafana whether its Prometheus data source works: the default one, else the first."""
-    # The types of Azure's and AWS' managed Prometheus have other names.
+    # The types of Azure's and AWS' managed Prometheus are longer names with this word.
     sources: list[dict[str, Any]] = [
         each for each in api.data("/api/datasources") if "prometheus" in each["type"]
     ]

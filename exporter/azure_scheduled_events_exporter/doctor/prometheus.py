@@ -67,8 +67,8 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 """What to do, by a regular expression for the error of Prometheus or vmagent.
 
-The first expression that is found counts. vmagent quotes the address before it tells the status,
-and :func:`_hint` leaves only a quote of an address: hence ``":`` before a status.
+The first expression that is found counts. vmagent writes the address in quotation marks before the
+status, and :func:`_hint` leaves a single quotation mark of that: hence ``":`` before a status.
 
 In the texts, ``{found}`` is what was found, and ``{url}`` the address that was scraped.
 """
@@ -202,7 +202,7 @@ def _missing(subject: Subject) -> Finding:
 
 def _hint(why: str, url: str) -> str:
     """Return what to do about the error ``why`` of a scrape of ``url``."""
-    # An address in quotes may contain the words of an error, so a lone quote replaces it.
+    # An address in quotes may contain the words of an error, so a quotation mark replaces it.
     reason = re.sub(r'"[^"]*"', '"', why)
     for pattern, advice in _HINTS.items():
         found = re.search(pattern, reason)

@@ -130,8 +130,9 @@ class Server(ServerState):
         )
 
     def _listen(self) -> socket.socket:
-        """Return one listening socket, for the address that Go chooses.
+        """Return one listening socket.
 
+        Its address is the one that a program in Go, such as another exporter, would choose.
         For all interfaces, it takes IPv4 and IPv6. If a name has several addresses, the first IPv4
         address is taken, or the first IPv6 address if there is no other.
         """

@@ -202,8 +202,8 @@ def measured(name: str) -> Callable[[Snapshot], Iterator[Sample]]:
 def paused_longer(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield the longest pause of this VM during an event, in seconds, if it was too long.
 
-    It was if it is longer than Azure had announced, and than ``--freeze.harmless-below``. The last
-    two labels are the name of this VM and the announced seconds.
+    Too long means: longer than Azure had announced, and longer than ``--freeze.harmless-below``.
+    The last two labels are the name of this VM and the announced seconds.
     """
     (vm_name,) = _of_vm(snapshot, ("vm_name",))
     for life in (*snapshot.shown.values(), *snapshot.ended):

@@ -224,9 +224,9 @@ class Poller:
     def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
-        # While neither a setting nor IMDS has named this VM, its name is taken from the journal,
-        # which may have come with another VM's image. Until that is settled (`knows_owner`), no
-        # approval is sent that depends on the name.
+        # `vm_name` is None while neither a setting nor IMDS has named this VM. Then the only name
+        # is that in the events of the journal, which may have come with another VM's image. Until
+        # that is settled (`knows_owner`), no approval is sent that depends on the name.
         is_confirmed = state.vm_name is not None or state.knows_owner
         due = self.approvals.due(
             state.known,

@@ -184,8 +184,8 @@ class Drill:
         """Print when Alertmanager got the alert and when it notified.
 
         Raises:
-            ExporterError: it did not within :attr:`timeout`, a notification failed, or a page went
-                to nobody who is paged.
+            ExporterError: it did not within :attr:`timeout`, the alert is silenced or inhibited, a
+                notification failed, or :meth:`_check_severity` raises it.
         """
         end = begun.at + self.timeout
         held = self._held(event_id, end)

@@ -45,8 +45,9 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
 def _lateness(run: HookRun, life: Lifecycle) -> float:
     """Return by how many seconds a preparation ended after the start, or after NotBefore.
 
-    The earlier of both counts: an approved event starts before NotBefore. The start is known as the
-    moment when a document showed it, so the preparation may have been later than is returned.
+    The earlier of both counts, so the larger lateness: an approved event starts before NotBefore.
+    The start is known as the moment when a document showed it, so the preparation may have been
+    later than is returned.
     """
     after_not_before = -(run.seconds_left or 0.0)
     after_start = 0.0
