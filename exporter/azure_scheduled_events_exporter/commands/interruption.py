@@ -44,6 +44,30 @@ def interruptible() -> Iterator[None]:
                 signal.signal(number, former)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let a signal that comes in the block take effect at its end.
+
+    For steps that belong together, such as to start a process and to take note of it. Only the main
+    thread may call it.
+    """
+    came: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        """Handle a signal by remembering it."""
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            if former is not None:
+                signal.signal(number, former)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def ignore_signals() -> None:
     """Ignore the signals that end a command until the process ends.
 

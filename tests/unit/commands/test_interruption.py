@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
+from azure_scheduled_events_exporter.commands.interruption import (
+    Interrupted,
+    interruptible,
+    uninterrupted,
+)
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -30,3 +34,22 @@ def test_signals(number: int) -> None:
         os.kill(os.getpid(), number)
     os.kill(os.getpid(), signal.SIGTERM)  # a later one, which is ignored
     assert caught.value.exit_status == 128 + number
+
+
+@pytest.mark.usefixtures("handlers_of_pytest")
+def test_steps_that_belong_together() -> None:
+    """A signal between two steps that belong together ends the command after the second one."""
+    done: list[str] = []
+    with pytest.raises(Interrupted):
+        interrupted_between_two_steps(done)
+    assert done == ["first", "second"]
+
+
+def interrupted_between_two_steps(done: list[str]) -> None:
+    """Get a signal after the first of two steps that belong together; a third one would follow."""
+    with interruptible():
+        with uninterrupted():
+            done.append("first")
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("second")
+        done.append("third")

@@ -14,6 +14,7 @@ from subprocess import TimeoutExpired
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.commands.interruption import uninterrupted
 from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
@@ -181,7 +182,8 @@ class Hook:
             self._approvals.terminate()  # all events are over
         with self._guarded(run):
             self._runs.keep(run)  # before the command runs: what has begun is known after a restart
-            self._processes[run.run] = Process(self._command, run)
+            with uninterrupted():  # a signal in between would leave a process that nobody ends
+                self._processes[run.run] = Process(self._command, run)
 
     def _watch_all(self, view: View) -> None:
         """Watch each run whose command is running."""
