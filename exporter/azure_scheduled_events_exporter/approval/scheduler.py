@@ -33,7 +33,7 @@ _LAST_RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One event to approve now.
+    """One event that may be approved now.
 
     Attributes:
         life: the event.
@@ -105,7 +105,9 @@ class ApprovalScheduler:
         requests: Sequence[ApprovalRequest],
         now: Timestamp,
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve now, and results for operators' requests that are not sent.
+        """Return what may be approved now, and results for operators' requests that are not sent.
+
+        The most urgent event comes first: the sender takes one of them for each document.
 
         The results are texts for people, by the numbers of the requests. Sets :attr:`statuses`.
         """

@@ -96,8 +96,10 @@ def _left_document(
 def bounded(known: Lifecycles, document: Document, context: ObservationContext) -> Document:
     """Return ``document`` without the events that :func:`observe` leaves out."""
     shown = {event.event_id for event in document.events}
+    # As at nearly every poll, nothing is new, so all has room. Of a document that is partly
+    # unreadable, an event that has grown may be left out as well.
     if shown <= known.current.keys() and not document.unreadable:
-        return document  # nothing is new, as at nearly every poll
+        return document
     staying = [
         life
         for event_id, life in known.current.items()

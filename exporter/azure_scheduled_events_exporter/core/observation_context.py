@@ -23,8 +23,8 @@ class ObservationContext:
         vm_name: this VM's name as Resources spell it; None while unknown.
         watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run. See :data:`WATCHED_WITHIN_SECONDS`.
-        keeps_unshown: whether events of earlier runs that no document of this run has shown stay
-            current, because they may be another VM's.
+        keeps_unshown: True while it is not known whether the journal is this VM's. An event of an
+            earlier run may then be another VM's, so it is not over because a document lacks it.
         pause: the longest pause of this VM since the last document; None if it was not measured.
         counted: what the kernel has counted; None if nobody read it.
         harmless_below: a Freeze announced as shorter than so many seconds is harmless.

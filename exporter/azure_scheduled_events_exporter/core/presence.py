@@ -90,8 +90,8 @@ def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationConte
     """
     is_beginning_watched = context.watched
     if before is not None and boot_proves(before, context.now, watched=context.watched):
-        # It began before the boot, which was a part of it. So only a boot counts as its pause:
-        # unless the beginning was watched, `paused` takes no other pause as the first one.
+        # It began before the boot, which was a part of it. Without `begins`, `paused` takes only a
+        # boot as the first pause.
         is_beginning_watched = False
     life = paused(life, context.pause, begins=is_beginning_watched)
     if life.scope is Scope.SELF and context.counted is not None:

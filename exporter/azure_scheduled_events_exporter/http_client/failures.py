@@ -50,13 +50,17 @@ def failure_reason(error: BaseException) -> str:
         return "a header of the request has a character that HTTP cannot carry"
     innermost = causes[-1]
     text = one_line(without_password(str(innermost))) or type(innermost).__name__
+    # Most failures of TLS have OpenSSL's message, which was returned above.
     if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes):
         return f"TLS failed: {text}"
     return text
 
 
 def _message_of_system(error: BaseException) -> str:
-    """Return the operating system's message about ``error``; ``""`` if it has none."""
+    """Return the message about ``error`` by the operating system, or by OpenSSL.
+
+    It is ``""`` if neither has one.
+    """
     if not isinstance(error, OSError):
         return ""
     if isinstance(error, requests.RequestException):

@@ -89,6 +89,7 @@ def test_an_event_whose_not_before_moves() -> None:
 
 
 STARTED = life(state=State.STARTED)
+FIRST_SEEN = STARTED.first_seen
 LATE = life(left=-20.0)
 
 
@@ -146,15 +147,15 @@ def test_recovery_with_the_command_of_now() -> None:
         (life(), Rules(types=frozenset({"freeze"})), "its type is not among --types"),
         (life("Freeze", duration=5.0), Rules(), "its kind harmless is not among --kinds"),
         (life(left=901), Rules(), "NotBefore is further ahead than --lead: prepare begins then"),
-        # An event without notice has a kind of its own.
+        # A Reboot that had begun when it was first seen has a kind of its own, without_notice.
         (
-            with_kind(replace(STARTED, started_at=Timestamp(NOW - 60)), NOW, SHORT_FREEZE_SECONDS),
+            with_kind(replace(STARTED, started_at=FIRST_SEEN), NOW, SHORT_FREEZE_SECONDS),
             Rules(),
             "it had begun when it was first seen",
         ),
-        # No option prepares for another event that began before it was seen.
+        # A Freeze that had begun has an ordinary kind. No option prepares for it either.
         (
-            replace(life("Freeze", state=State.STARTED), started_at=Timestamp(NOW - 60)),
+            replace(life("Freeze", state=State.STARTED), started_at=FIRST_SEEN),
             Rules(),
             "it had begun when it was first seen",
         ),
@@ -174,8 +175,9 @@ def test_recovery_comes_once_after_the_last_event() -> None:
     """
     runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
     assert begun(seen(runs=runs, missing=2)) == []
-    assert begun(seen([life(event_id="B")], runs, missing=3)) == []
-    assert begun(seen(runs=runs, missing=3, active={"run"})) == []
+    b_is_current = seen([life(event_id="B")], runs, missing=3)  # only A is missing
+    assert begun(b_is_current) == []
+    assert begun(seen(runs=runs, missing=3, active={runs[0].run})) == []
     assert begun(seen(runs=runs, missing=3)) == [("recover", "A")]
 
 

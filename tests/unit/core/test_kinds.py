@@ -58,7 +58,7 @@ CASES: list[tuple[Kind, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "values"), CASES)
 def test_each_kind(kind: Kind, values: dict[str, Any]) -> None:
-    """The first case of the table that applies decides."""
+    """Each of these events has the kind of the first rule of ``kind_of`` that applies."""
     [life] = seen(Lifecycles(), replace(EVENT, **values)).current.values()
     assert life.kind is kind
 

@@ -19,7 +19,7 @@ FOR_AZURE_MONITOR = Form(
             " (resource group {{ $labels.resource_group }}, {{ $labels.instance }})"
         ),
         "paused_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
-        "announced": "less",
+        "announced": "less",  # "Azure had announced less", where rules say "… announced 5 s"
         "begun": "a time that the dashboard shows",
         "refused": UNKNOWN_REFUSED,
         "hook_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",

@@ -70,7 +70,7 @@ class Drill:
         settings: those of the alerts, which say what a severity does.
         doctor: the command that looks for the cause of a failure.
         timeout: seconds that the page may take.
-        keep: the event goes on, and the alert is not resolved.
+        keep: the drill ends without an end of the event, and without a resolve of the alert.
     """
 
     alertmanager: DrilledAlertmanager
