@@ -20,7 +20,6 @@ from azure_scheduled_events_exporter.commands.hook.view import View
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, with_kind
 from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State, Transition
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.snapshot.hooks import Phase
 from support.events.hooked_events import NOW, life, ran, seen
 
