@@ -20,7 +20,10 @@ from support.monitoring.paging import (
 )
 from support.programs import Program, Server, fetch
 
-_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {"vmalert": {"GOGC": "200"}}
+_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "vmalert": {"GOGC": "200"},
+    "victoria-metrics": {"GOGC": "200"},
+}
 """As docs/fleet.md advises."""
 
 
