@@ -86,6 +86,9 @@ class Poller:
         )
         self._polls = Polls()
         self._approved = False  # whether IMDS has accepted an approval in this poll
+        # Whether IMDS answered an approval while this poll's document was on its way. The document
+        # may be older than the effect of that approval, so no further one is sent on it.
+        self._is_overtaken = False
         self._failure_log = FailureLog(state.log, state.clock)
         self.snapshot = Snapshot()
         self._publish()
@@ -180,7 +183,8 @@ class Poller:
             document = self._take_in()
             if document is not None:
                 has_read = True  # readable events are recorded, whatever follows
-                self._approve()
+                if not self._is_overtaken:
+                    self._approve()
         except Stopped:
             raise
         except ImdsError as error:
@@ -215,7 +219,8 @@ class Poller:
         document = self._reader.read(has_events=has_events)
         self.correct_clock(self.client.server_time())
         self.state.take_journal(JOURNAL_SECONDS)
-        self._take_answer()  # before the document, which may show what the approval has started
+        # Before the document, which may show what the approval has started.
+        self._is_overtaken = self._take_answer()
         if document is not None:
             self.state.take_in(document)
             self._publish()
@@ -247,11 +252,14 @@ class Poller:
         self._publish()
         self._take_answer(ANSWER_SECONDS)
 
-    def _take_answer(self, wait: float = 0.0) -> None:
-        """Record the answer of IMDS to the last approval, if it comes within ``wait`` seconds."""
+    def _take_answer(self, wait: float = 0.0) -> bool:
+        """Record the answer of IMDS to the last approval, if it comes within ``wait`` seconds.
+
+        Return whether it came.
+        """
         answer = self.approvals.answer(wait)
         if answer is None:
-            return
+            return False
         due = answer.due
         error = answer.error
         now = self._clock()
