@@ -266,8 +266,8 @@ class Poller:
         self._approved = error is None
         self.state.apply(lambda known: answered(known, due, error, now))
         self.approvals.store_result(due, error)
+        self._publish()  # also if no request follows
         return True
-        self._publish()  # before the next request, which may follow in this poll
 
     def _is_clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS has sent its time, and ``now`` agrees with it.
