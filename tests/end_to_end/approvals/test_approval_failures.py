@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import math
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +21,8 @@ from azure_scheduled_events_exporter.simulator import (
     What,
 )
 from support.events.gate import Gate, Rule, Treatment, Way
-from support.programs import Exporter, Scrape, eventually, fetch
+from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
+from support.servers.http_peer import Request, Response
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 FLAGS = ("--poll.interval", "250ms", "--approval.policy", "documented")
@@ -268,3 +271,47 @@ def test_polls_go_on_without_an_answer(
     assert not approvals(exporter.scrape())
     gate.ending.set()  # the gate closes the connection
     exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
+
+
+class Overtaking(Gate):
+    """Answers the first approval while a document is on its way, which the exporter gets later."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.asked = threading.Event()
+        self.answered_at = math.inf
+
+    def respond(self, request: Request) -> Response | None:
+        """Let the first approval wait for the next document, and this one for the approval."""
+        if request.method == "POST" and not self.posts:
+            response = super().respond(request)
+            self.asked.wait(PATIENCE)
+            self.answered_at = time.monotonic()
+            return response
+        is_document = request.method == "GET" and "scheduledevents" in request.path
+        if is_document and self.posts and self.answered_at == math.inf:
+            self.asked.set()
+            # Long enough for the exporter to read the answer to its approval first. If it is not,
+            # the test says nothing.
+            time.sleep(0.5)
+        return super().respond(request)
+
+
+def test_a_document_from_before_an_approval(
+    stack: ExitStack, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A document that was asked for before an approval was answered may be older than its effect:
+    the next approval waits for another one.
+    """
+    simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=2)))
+    gate = Overtaking(simulator.url)
+    stack.enter_context(gate)
+    start_exporter(gate.url, *FLAGS)
+    _, second = eventually(lambda: gate.posts[1:] and gate.posts, "the second approval")
+    # A document is noted when it is passed on. The first one after the answer was asked before it.
+    documents = [
+        arrival.at
+        for arrival in gate.arrivals
+        if "scheduledevents" in arrival.path and gate.answered_at < arrival.at < second.at
+    ]
+    assert len(documents) >= 2
