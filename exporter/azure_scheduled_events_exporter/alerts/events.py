@@ -133,7 +133,10 @@ def _without_notice(kept: tuple[str, ...]) -> Alert:
         name=f"{PREFIX}WithoutNotice",
         expression=_expression(events, kept),
         severity="critical",
-        meaning="A Reboot or Redeploy had already started when it was first seen.",
+        meaning=(
+            "A Reboot or Redeploy had already started when it was first seen, and was not approved"
+            " on this VM."
+        ),
         summary="Down without notice: {vms} {when}.",
         description=(
             "Azure did not announce this {event_type}. That happens when a host fails. Memory is"

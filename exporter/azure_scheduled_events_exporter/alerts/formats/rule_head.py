@@ -23,8 +23,9 @@ _WORDS: Mapping[str, str] = {
     ),
     "kind": (
         "What the exporter calls an event: announced (by Azure), requested (by a user),"
-        " without_notice (already Started when first seen), far_ahead (in more than 24 h), advisory"
-        " (a VM may be evicted), unknown_type, harmless (no interruption: no alert)."
+        " without_notice (a Reboot or Redeploy that was already Started when first seen), far_ahead"
+        " (in more than 24 h), advisory (a VM may be evicted), unknown_type, harmless (no"
+        " interruption, or a Freeze of less than 9 s: no alert)."
     ),
     "scope": (
         '"self" if the event hits the VM whose exporter shows it, else "peer". The VMs that an'
