@@ -148,7 +148,10 @@ def _without_notice(kept: tuple[str, ...]) -> Alert:
             " minutes, the alert AzureScheduledEventVmNotBack follows."
         ),
         dashboard="event",
-        ends=_ends(events),
+        ends=(
+            f"{_ends(events)} It also resolves when another exporter shows that the event was"
+            " announced: the alert of that event's type tells of it."
+        ),
         events=events,
     )
 

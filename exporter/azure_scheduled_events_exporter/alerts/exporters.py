@@ -76,7 +76,8 @@ def _imds_unreachable() -> Alert:
         ),
         ends=(
             "The alert resolves when 60 % of the polls of the last 2 minutes have succeeded, and"
-            " the exporter knows the VM's name."
+            " the exporter knows the VM's name. It also resolves when nothing has scraped the"
+            " exporter for 2 minutes: then ExporterDown follows."
         ),
         holds="3m",
         labels=_LABELS,

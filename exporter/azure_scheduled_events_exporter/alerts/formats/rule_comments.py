@@ -34,7 +34,7 @@ _SEEING = (
 _NOTES: Mapping[str, str] = {
     "WithoutNotice": (
         "Last line: not if any exporter showed the same event as announced within the last hour,"
-        " because that event has raised Reboot or Redeploy."
+        " because that event has raised Reboot or Redeploy. This also ends an alert that fires."
     ),
     "ScaleSetHit": (
         "First half: at least half (0.5) of the VMs of the set are away. A VM counts as away from"
@@ -65,6 +65,10 @@ _NOTES: Mapping[str, str] = {
         " compares, so the rule has no threshold. The exporter shows the pause for 1h after"
         " the end of the event. [10m] adds 10 minutes, and bridges failed scrapes of up to 10"
         " minutes."
+    ),
+    "ImdsUnreachable": (
+        "Line 1: the polls. An answer that cannot be read counts as a failed poll, so"
+        " DocumentInvalid fires as well. Line 2: polls work, and the name of the VM is unknown."
     ),
     "Throttled": (
         "Refused polls by all polls. With native histograms there is no _count: then the polls are"

@@ -45,7 +45,10 @@ _WORDS: Mapping[str, str] = {
         " 115m after the impact. It is not away once it is back, or the event is over. VMs without"
         " an exporter do not count."
     ),
-    "missing": "A VM that an event has taken down, and that has not answered since.",
+    "missing": (
+        "A VM that an event has taken down, and that has not answered since, while its scrape"
+        " target exists. One that an event deletes (Preempt, Terminate) is not missing."
+    ),
     "blind": "An exporter that cannot be scraped, or that cannot read IMDS.",
     "up": (
         "`up` is of Prometheus: the scrape worked. `azure_scheduled_events_up`: the last poll of"
@@ -144,11 +147,13 @@ def _how(settings: Settings) -> Iterator[str]:
         " down: until the hold has passed since an exporter last saw it with this kind. The hold"
         " stands above each alert, and in its expression as a window (twice) and in seconds. While"
         " an exporter that cannot read IMDS goes on showing the event as this kind, the alert"
-        " stays, too, without limit."
+        " stays, too, however long that takes: then only 4 and 5 end it."
     )
     yield (
-        "4. It gives way if another kind or type of the same event is newer by 60 s"
-        " (:event_outdated): the alert of that one fires, if it has one (harmless has none)."
+        "4. It gives way if an exporter has seen another kind or type of the same event 60 s after"
+        " anybody last saw this one (:event_outdated): the alert of that one fires, if it has one"
+        " (harmless has none). The kind without_notice takes nothing over: an exporter that starts"
+        " during an event says so, while others saw the announcement."
     )
     yield (
         f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an"
