@@ -123,10 +123,7 @@ def _ports(published: list[int], *, free: bool) -> dict[int, int]:
         ExporterError: one is taken.
     """
     if free:
-        found: set[int] = set()
-        while len(found) < len(published):
-            found.add(free_port())
-        return dict(zip(published, found, strict=True))
+        return {port: free_port() for port in published}
     for port in published:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,12 +10,16 @@ _LAST = 32_000
 
 Such a port might be taken again before the program starts.
 """
+_given: set[int] = set()
+"""The ports that this process has asked for. Their programs may not have started yet."""
 
 
 def free_port() -> int:
-    """Return a random port of 127.0.0.1 on which nothing listens."""
+    """Return a random port of 127.0.0.1 on which nothing listens, another one at each call."""
     while True:
         port = random.randint(_FIRST, _LAST)  # noqa: S311 - no secret
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
