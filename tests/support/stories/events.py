@@ -1,6 +1,6 @@
 """Stories of events: which of them raise an alert, for how long it is held, and what ends it."""
 
-from support.stories.story import Story, ended, info, moment, of, paused_longer, scraped
+from support.stories.story import Story, ended, info, metric, moment, paused_longer, scraped
 
 
 def one(event_type: str, kind: str, name: str, hold: str) -> Story:
@@ -38,8 +38,8 @@ EVENTS = (
             info("a", "E", "Reboot", "announced", OWN),
             info("b", "E", "Reboot", "announced", "1x500", "peer"),
             ended("a", "E", "_x5 1x240 stale"),
-            of("up", "a", "1x600"),
-            of("up", "b", "1x3 0x600"),
+            metric("up", "a", "1x600"),
+            metric("up", "b", "1x3 0x600"),
         ),
         {"Reboot": "1m:1 4m:1 4m30s:0 20m:0 65m:0 100m:0 126m:0 140m:0"},
     ),
@@ -48,7 +48,7 @@ EVENTS = (
         (
             info("a", "E", "Redeploy", "announced", OWN),
             ended("a", "E", "_x5 1x4 stale"),
-            of("up", "a", "1x10 stale"),
+            metric("up", "a", "1x10 stale"),
         ),
         {"Redeploy": "1m:1 4m:1 4m30s:0 30m:0 61m:0 66m:0"},
     ),
@@ -57,7 +57,7 @@ EVENTS = (
         (
             info("a", "E", "Reboot", "announced", "1x4 stale _x15 1x40"),
             ended("a", "E", "_x5 1x15 stale"),
-            of("up", "a", "1x60"),
+            metric("up", "a", "1x60"),
         ),
         {"Reboot": "1m:1 4m:1 4m30s:0 5m30s:1 10m:1"},
     ),
@@ -123,7 +123,7 @@ LATE = (
             moment("not_before_timestamp_seconds", "a", "E", "Reboot", "60x60 stale"),
             moment("started_timestamp_seconds", "b", "E", "Reboot", "_x56 840x20"),
             moment("not_before_timestamp_seconds", "c", "F", "Reboot", "60x80"),
-            of("up", "c", "0x80"),
+            metric("up", "c", "0x80"),
         ),
         {"Overdue": "10m:0 11m30s:1 14m30s:0 18m:0"},
     ),
@@ -143,7 +143,7 @@ LATE = (
             row
             for vm, event, up in (("a", "E", "1 0 "), ("b", "F", "0 0 "))
             for row in (
-                of("up", vm, "1x40 " + up * 100),
+                metric("up", vm, "1x40 " + up * 100),
                 info(vm, event, "Reboot", "announced", "_x4 1x236"),
                 info(vm, f"{event}2", "Reboot", "announced", "_x4 1x236"),
                 moment("not_before_timestamp_seconds", vm, event, "Reboot", "_x4 600x236"),
@@ -233,7 +233,7 @@ TEAMS = (
     Story(
         "The kind of an event changes while its own VM is down: peers raise the page.",
         (
-            of("up", "b", "1x120"),
+            metric("up", "b", "1x120"),
             info("a", "E", "Redeploy", "far_ahead", "1x20 stale", "self", ',team="shop"'),
             info("a", "E", "Redeploy", "far_ahead", "1x40 stale", "peer", ',team="web"', by="b"),
             info("a", "E", "Redeploy", "announced", "_x41 1x60", "peer", ',team="web"', by="b"),

@@ -2,7 +2,7 @@
 
 import random
 
-from support.stories.story import Story, ended, hit, impact, moment, of, scraped, target
+from support.stories.story import Story, ended, hit, impact, metric, moment, scraped, target
 
 _POLLS = 'outcome="{}"'
 
@@ -17,35 +17,35 @@ EXPORTERS = (
         "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service,"
         " are quiet.",
         (
-            *(of("instance_info", vm, "1x40") for vm in "ab"),
-            of("up", "a", "0x20"),
-            of("up", "b", "1x4 0x8 1x20"),
+            *(metric("instance_info", vm, "1x40") for vm in "ab"),
+            metric("up", "a", "0x20"),
+            metric("up", "b", "1x4 0x8 1x20"),
         ),
         {"ImdsUnreachable": "2m45s:0 3m15s:1 4m:1"},
     ),
     Story(
         "IMDS tells the events, but for three minutes not the VM's name; a start is quiet.",
         (
-            *(of("up", vm, "1x40") for vm in "ab"),
-            of("instance_info", "a", "_x20 1x20"),
-            of("instance_info", "b", "_x8 1x32"),
+            *(metric("up", vm, "1x40") for vm in "ab"),
+            metric("instance_info", "a", "_x20 1x20"),
+            metric("instance_info", "b", "_x8 1x32"),
         ),
         {"ImdsUnreachable": "2m45s:0 3m15s:1 4m45s:1 5m30s:0"},
     ),
     Story(
         "Documents that cannot be read for two minutes.",
         (
-            of("up", "a", "1x4 0x40"),
-            of("polls_total", "a", "0x4 1+15x40", _POLLS.format("invalid_document")),
+            metric("up", "a", "1x4 0x40"),
+            metric("polls_total", "a", "0x4 1+15x40", _POLLS.format("invalid_document")),
         ),
         {"DocumentInvalid": "2m:0 4m:1", "Throttled": "never"},
     ),
     Story(
         "Every third poll throttled for five minutes; one in twenty is quiet.",
         (
-            *(of("poll_duration_seconds_count", vm, "0+15x80") for vm in "ab"),
-            of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
-            of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
+            *(metric("poll_duration_seconds_count", vm, "0+15x80") for vm in "ab"),
+            metric("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
+            metric("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
         ),
         {"Throttled": "4m:0 11m:1", "DocumentInvalid": "never"},
     ),
@@ -66,14 +66,17 @@ EXPORTERS = (
     ),
     Story(
         "A journal that cannot be written for five minutes.",
-        (of("journal_up", "a", "1x4 0x40"), of("journal_up", "b", "0x10 1x40")),
+        (metric("journal_up", "a", "1x4 0x40"), metric("journal_up", "b", "0x10 1x40")),
         {"JournalNotOnDisk": "5m:0 6m30s:1"},
     ),
     Story(
         "A refused approval of an event that is still to be approved; one that another VM approved"
         " first is quiet.",
         (
-            *(of("approval_requests_total", vm, "0x4 1x40", 'outcome="rejected"') for vm in "ab"),
+            *(
+                metric("approval_requests_total", vm, "0x4 1x40", 'outcome="rejected"')
+                for vm in "ab"
+            ),
             *(moment("approval_due_timestamp_seconds", vm, vm, "Reboot", "60x40") for vm in "ab"),
             moment("started_timestamp_seconds", "b", "b", "Reboot", "_x4 60x40"),
         ),
@@ -81,15 +84,15 @@ EXPORTERS = (
     ),
     Story(
         "Pushes that fail for five minutes.",
-        (of("alertmanager_up", "a", "1x4 0x40"), of("alertmanager_up", "b", "0x10 1x40")),
+        (metric("alertmanager_up", "a", "1x4 0x40"), metric("alertmanager_up", "b", "0x10 1x40")),
         {"AlertsNotPushed": "5m:0 6m30s:1"},
     ),
     Story(
         "Spans that wait or were refused for 15 minutes.",
         (
-            of("spans_queued", "a", "0x4 500x100"),
-            of("spans_queued", "b", "500x20 0x100"),
-            of("spans_total", "c", "0x4 5x100", 'outcome="failed"'),
+            metric("spans_queued", "a", "0x4 500x100"),
+            metric("spans_queued", "b", "500x20 0x100"),
+            metric("spans_total", "c", "0x4 5x100", 'outcome="failed"'),
         ),
         {"SpansNotDelivered": "15m:0 17m:2"},
     ),
@@ -97,10 +100,10 @@ EXPORTERS = (
         "A clock that is minutes off; one that is right is quiet, as is one whose last answer is"
         " old.",
         (
-            of("last_success_timestamp_seconds", "a", "400+15x40"),
-            of("last_success_timestamp_seconds", "b", "0+15x40"),
-            of("last_success_timestamp_seconds", "c", "0x40"),
-            *(of("up", vm, "0x40" if vm == "c" else "1x40") for vm in "abc"),
+            metric("last_success_timestamp_seconds", "a", "400+15x40"),
+            metric("last_success_timestamp_seconds", "b", "0+15x40"),
+            metric("last_success_timestamp_seconds", "c", "0x40"),
+            *(metric("up", vm, "0x40" if vm == "c" else "1x40") for vm in "abc"),
         ),
         {"ClockOff": "4m:0 6m:1"},
     ),
@@ -108,39 +111,39 @@ EXPORTERS = (
         "A hook that fails for the first time, also if its VM is evicted 30 s later; one that"
         " failed before its VM was off for the night is quiet.",
         (
-            of(
+            metric(
                 "hook_runs_total",
                 "a",
                 "_x80 1x80",
                 'event_type="Reboot",phase="prepare",outcome="timeout"',
             ),
-            of(
+            metric(
                 "hook_runs_total",
                 "b",
                 "0x80 1x80",
                 'event_type="Reboot",phase="prepare",outcome="failed"',
             ),
-            of(
+            metric(
                 "hook_runs_total",
                 "c",
                 "0x80 1x80",
                 'event_type="Reboot",phase="prepare",outcome="ok"',
             ),
-            of(
+            metric(
                 "hook_runs_total",
                 "d",
                 "3x4 stale _x80 3x75",
                 'event_type="Reboot",phase="recover",outcome="failed"',
             ),
-            of(
+            metric(
                 "hook_runs_total",
                 "e",
                 "_x80 1x2 stale",
                 'event_type="Preempt",phase="prepare",outcome="timeout"',
             ),
-            *(of("up", vm, "1x160") for vm in "abc"),
-            of("up", "d", "1x4 stale _x80 1x75"),
-            of("up", "e", "1x82 stale"),
+            *(metric("up", vm, "1x160") for vm in "abc"),
+            metric("up", "d", "1x4 stale _x80 1x75"),
+            metric("up", "e", "1x82 stale"),
         ),
         {"HookFailed": "15m:0 21m:3 30m:3 38m:0"},
     ),
@@ -180,21 +183,21 @@ FLAKY = (
     ),
     Story(
         "An exporter without IMDS, of whose scrapes every second one fails.",
-        (of("up", "a", ("0 stale " * 60).strip()), target("a", ("1 0 " * 60).strip())),
+        (metric("up", "a", ("0 stale " * 60).strip()), target("a", ("1 0 " * 60).strip())),
         {"ImdsUnreachable": "2m:0 5m:1 15m:1"},
     ),
     Story(
         "An IMDS that answers every second poll.",
-        (of("up", "a", "1x40 " + "0 1 " * 60), of("instance_info", "a", "1x160")),
+        (metric("up", "a", "1x40 " + "0 1 " * 60), metric("instance_info", "a", "1x160")),
         {"ImdsUnreachable": "10m:0 20m:1"},
     ),
     Story(
         "Throttled polls, scraped as native histograms with custom buckets.",
         (
-            of("polls_total", "a", "0+10x80", _POLLS.format("success")),
-            of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
-            of("polls_total", "b", "0+14x80", _POLLS.format("success")),
-            of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
+            metric("polls_total", "a", "0+10x80", _POLLS.format("success")),
+            metric("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
+            metric("polls_total", "b", "0+14x80", _POLLS.format("success")),
+            metric("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
         ),
         {"Throttled": "4m:0 11m:1"},
     ),
@@ -202,17 +205,17 @@ FLAKY = (
         "A poll and a scrape a minute, 45 s apart: a clock that is right, and one that lags by two"
         " minutes.",
         (
-            *(of("up", vm, "1x80") for vm in "ab"),
-            *(of("poll_interval_seconds", vm, "60x80") for vm in "ab"),
-            of("last_success_timestamp_seconds", "a", _each_minute(45)),
-            of("last_success_timestamp_seconds", "b", _each_minute(165)),
+            *(metric("up", vm, "1x80") for vm in "ab"),
+            *(metric("poll_interval_seconds", vm, "60x80") for vm in "ab"),
+            metric("last_success_timestamp_seconds", "a", _each_minute(45)),
+            metric("last_success_timestamp_seconds", "b", _each_minute(165)),
         ),
         {"ClockOff": "4m:0 11m:1 15m:1"},
     ),
     Story(
         "An approval that got no answer was not refused.",
         (
-            of("approval_requests_total", "a", "0x4 1x40", 'outcome="error"'),
+            metric("approval_requests_total", "a", "0x4 1x40", 'outcome="error"'),
             moment("approval_due_timestamp_seconds", "a", "a", "Reboot", "60x40"),
         ),
         {"ApprovalRefused": "never"},

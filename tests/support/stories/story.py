@@ -83,7 +83,7 @@ def paused_longer(vm: str, event: str, event_type: str, values: str) -> Row:
     return name.replace("{", f"{{{labels},"), values
 
 
-def of(name: str, vm: str, values: str, labels: str = "") -> Row:
+def metric(name: str, vm: str, values: str, labels: str = "") -> Row:
     """Return another metric of an exporter, by its name without prefix."""
     return (
         f"azure_scheduled_events_{name}{{{_JOB.format(vm)}{',' if labels else ''}{labels}}}",
@@ -98,7 +98,7 @@ def target(vm: str, values: str) -> Row:
 
 def member(vm: str, values: str) -> Row:
     """Return ``vm`` as a member of the scale set web."""
-    return of("instance_info", vm, values, f'vm_id="{vm}",vm_name="{vm}",{_PLACE}')
+    return metric("instance_info", vm, values, f'vm_id="{vm}",vm_name="{vm}",{_PLACE}')
 
 
 def hit(
@@ -114,7 +114,7 @@ def hit(
 def scraped(vm: str, values: str, *, imds: str = "") -> tuple[Row, ...]:
     """Return whether the exporter of ``vm`` answers scrapes, and whether IMDS answers it."""
     up = imds or " ".join(marked(["1" if each == "1" else "_" for each in steps(values)]))
-    return target(vm, values), of("up", vm, up)
+    return target(vm, values), metric("up", vm, up)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from support.stories.story import (
     impact,
     info,
     member,
+    metric,
     moment,
-    of,
     scraped,
     target,
 )
@@ -37,7 +37,7 @@ IMPACTS = (
         (
             info("a", "E", "Preempt", "announced", "1x2 stale"),
             impact("a", "E", "Preempt", 30, "x2 stale"),
-            of("up", "a", "1x2 stale _x7 1x4 stale"),
+            metric("up", "a", "1x2 stale _x7 1x4 stale"),
             target("a", "1x2 0x8 1x4 0x200"),
         ),
         {"Maintenance": "1m:1 9m:0 30m:0", "ExporterDown": "13m:0 15m:1", "VmNotBack": "never"},
@@ -47,7 +47,7 @@ IMPACTS = (
         (
             impact("a", "E", "Preempt", 30, "x2 stale"),
             target("a", "1x2 0x200"),
-            of("up", "a", "1x2 stale"),
+            metric("up", "a", "1x2 stale"),
         ),
         {"Maintenance": "1m:1 12m:1 16m:0", "ExporterDown": "20m:0 21m:1"},
     ),
@@ -58,7 +58,7 @@ IMPACTS = (
             info("a", "E", "Redeploy", "announced", "1x2 stale"),
             impact("a", "E", "Redeploy", 30, "x2 stale"),
             target("a", "1x2 0x600"),
-            of("up", "a", "1x2 stale"),
+            metric("up", "a", "1x2 stale"),
         ),
         {
             "VmNotBack": "10m:0 16m:1 80m:1 149m:1",
@@ -72,7 +72,7 @@ IMPACTS = (
             info("a", "E", "Reboot", "announced", OWN),
             impact("a", "E", "Reboot", 60, "x4 stale"),
             ended("a", "E", "_x16 1x30 stale"),
-            of("up", "a", "1x4 stale _x11 1x30 stale"),
+            metric("up", "a", "1x4 stale _x11 1x30 stale"),
             target("a", "1x4 0x12 1x30 0x300"),
         ),
         {
@@ -88,7 +88,7 @@ IMPACTS = (
         (
             info("a", "E", "Reboot", "announced", "1x4 stale"),
             impact("a", "E", "Reboot", 300, "x4 stale"),
-            of("up", "a", "1x4 stale"),
+            metric("up", "a", "1x4 stale"),
             target("a", "1x4 0x400"),
             ended("b", "E", "_x8 1x200", "cancelled"),
         ),
@@ -97,7 +97,11 @@ IMPACTS = (
     Story(
         "An exporter without IMDS that shows a begun event for a day holds back its VM's own alerts"
         " for two hours.",
-        (impact("a", "E", "Freeze", 30, "x600"), of("up", "a", "1x8 0x600"), target("a", "1x600")),
+        (
+            impact("a", "E", "Freeze", 30, "x600"),
+            metric("up", "a", "1x8 0x600"),
+            target("a", "1x600"),
+        ),
         {"Maintenance": "1m:1 119m:1 121m:0"},
     ),
     Story(
@@ -170,7 +174,7 @@ IMPACTS = (
                 for row in (
                     info(vm, vm, "Reboot", "announced", f"_x{20 * n} 1x8 stale _x4 1x35 stale"),
                     impact(vm, vm, "Reboot", 300 * n + 120, f"_x{20 * n} x8 stale _x4 x35 stale"),
-                    of("up", vm, f"1x{20 * n + 8} stale _x4 1x100"),
+                    metric("up", vm, f"1x{20 * n + 8} stale _x4 1x100"),
                     ended(vm, vm, f"_x{20 * n + 50} 1x100"),
                 )
             ),
@@ -238,7 +242,7 @@ VMS = (
         "A VM is missed while its target is made anew, as after a change of its scrape job.",
         (
             target("a", "1x20 0x99 stale 0x100"),
-            of("up", "a", "1x20 stale"),
+            metric("up", "a", "1x20 stale"),
             *hit("a", "_x4 1x16 stale", 300),
         ),
         {"VmNotBack": "20m:0 21m:1 29m45s:1 30m15s:1 35m:1 50m:1"},
@@ -281,7 +285,7 @@ VMS = (
             for vm, event, up in (("a", "E", "1 stale _ "), ("b", "F", "1 0 0 "))
             for row in (
                 target(vm, "1x40 " + ("1 0 0 " if "stale" in up else "1 1 1 ") * 80),
-                of("up", vm, "1x40 " + up * 80),
+                metric("up", vm, "1x40 " + up * 80),
                 *hit(vm, "_x4 1x120", 600, event),
                 member(f"{vm}2", "1x280"),
             )
@@ -293,8 +297,8 @@ VMS = (
         (
             *hit("a", "1x8 stale", 60),
             target("a", "1x10 0x2 1x200"),
-            of("up", "a", "1x10 stale _x2 0x200"),
-            of("instance_info", "a", "1x10 stale", VM_A),
+            metric("up", "a", "1x10 stale _x2 0x200"),
+            metric("instance_info", "a", "1x10 stale", VM_A),
         ),
         {"Maintenance": "1m:1 3m:1 12m:0", "VmNotBack": "never"},
     ),
@@ -304,7 +308,7 @@ VMS = (
             info("a", "E", "Redeploy", "announced", "1 _x4 stale"),
             impact("a", "E", "Redeploy", 30, "x0 _x4 stale"),
             target("a", "1 _x4 0 _x4 0 _x4 " + "0 _x4 " * 100),
-            of("up", "a", "1 _x4 stale"),
+            metric("up", "a", "1 _x4 stale"),
         ),
         {"VmNotBack": "15m:0 17m:1 17m15s:1 18m30s:1 80m:1", "ExporterDown": "80m:0"},
     ),
@@ -323,7 +327,7 @@ VMS = (
         (
             *hit("a", "1x4 stale", 60),
             *scraped("a", "1x4 0x400"),
-            of("instance_info", "other", "1x60 stale", _OTHER_GROUP),
+            metric("instance_info", "other", "1x60 stale", _OTHER_GROUP),
             *scraped("other", "1x60 0x340"),
         ),
         {"Maintenance": "1m:1 5m:1", "VmNotBack": "20m:1 60m:1", "ExporterDown": "25m:0 30m:1"},
@@ -361,7 +365,7 @@ VMS = (
         (
             *_in("one", *scraped("a", "1x40 0x200"), *hit("a", "_x4 1x35 stale", 540)),
             *_in("one", member("a", "1x40 stale")),
-            *_in("two", *scraped("a", "1x240"), of("instance_info", "a", "1x240", _OTHER_VM)),
+            *_in("two", *scraped("a", "1x240"), metric("instance_info", "a", "1x240", _OTHER_VM)),
             *(row for vm in "xyz" for row in scraped(vm, "1x240")),
         ),
         {"Maintenance": "9m:1 15m:1", "VmNotBack": "26m:1 50m:1"},
@@ -372,7 +376,7 @@ VMS = (
         (
             *_in("one", *scraped("a", "1x40 0x12 1x120"), *hit("a", "_x4 1x35 stale", 540)),
             *_in("one", member("a", "1x40 _x12 1x120")),
-            *_in("two", *scraped("a", "1x172"), of("instance_info", "a", "1x172", _OTHER_VM)),
+            *_in("two", *scraped("a", "1x172"), metric("instance_info", "a", "1x172", _OTHER_VM)),
         ),
         {"Maintenance": "9m:1 13m:1 19m:0 25m:0", "VmNotBack": "never"},
         "40m",

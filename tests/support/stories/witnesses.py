@@ -1,6 +1,6 @@
 """Stories of exporters that see the same event differently: who is believed."""
 
-from support.stories.story import Story, ended, hit, info, moment, of, scraped
+from support.stories.story import Story, ended, hit, info, metric, moment, scraped
 
 WITNESSES = (
     Story(
@@ -109,8 +109,8 @@ WITNESSES = (
     Story(
         "A peer without IMDS that shows an event far ahead hides no page of others.",
         (
-            of("up", "b", "1x13 0x200"),
-            *(of("up", vm, "1x200") for vm in "cd"),
+            metric("up", "b", "1x13 0x200"),
+            *(metric("up", vm, "1x200") for vm in "cd"),
             info("a", "E", "Redeploy", "far_ahead", "_x4 1x200", "peer", by="b"),
             *(
                 row
@@ -142,7 +142,7 @@ WITNESSES = (
     Story(
         "A Freeze of which IMDS makes a Reboot: the page is raised, and stays.",
         (
-            of("up", "a", "1x120"),
+            metric("up", "a", "1x120"),
             info("a", "E", "Freeze", "announced", "_x4 1x16 stale"),
             info("a", "E", "Reboot", "announced", "_x21 1x100"),
         ),
