@@ -23,7 +23,7 @@ from typing import Any
 _KINDS = {"/pager": "PAGE", "/tickets": "TICKET"}
 """What a notification is, by the path to which it is posted."""
 _RESOLVED = "resolved"
-"""What it is instead if it says that its alerts are over: Alertmanager's word."""
+"""The kind of a notification that says that its alerts are over: Alertmanager's word for that."""
 _RUNBOOK = re.compile(r"/runbooks/([A-Za-z]+\.md)")
 _LONGEST = 1 << 20  # bytes of a notification
 _KEPT = 200  # notifications
@@ -141,7 +141,7 @@ class Phone:
                 self._current.discard(group)
             else:
                 self._current.add(group)
-            told = Notification(
+            notification = Notification(
                 at=time.strftime("%H:%M:%S", time.gmtime()),
                 kind=kind,
                 name=_plain(name.removeprefix("AzureScheduledEvent")),
@@ -150,10 +150,10 @@ class Phone:
                 links=self._links(texts),
             )
             if is_over:  # what was to be done is not shown any more
-                told = replace(told, kind=_RESOLVED, description="", links={})
-            self._notifications.append(told)
+                notification = replace(notification, kind=_RESOLVED, description="", links={})
+            self._notifications.append(notification)
             del self._notifications[:-_KEPT]
-            print(told.line, flush=True)
+            print(notification.line, flush=True)
 
     def _links(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the links that lead to a server of the demo."""
@@ -256,7 +256,10 @@ def _addresses(text: str) -> list[Address]:
 
 
 def main() -> None:
-    """Listen until SIGINT or SIGTERM."""
+    """Listen until SIGINT or SIGTERM.
+
+    The variable ``ADDRESSES`` names the servers of the demo, as :func:`_addresses` reads them.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--listen", required=True, metavar="HOST:PORT", help="where; ':PORT' for all interfaces"
@@ -272,7 +275,8 @@ def main() -> None:
         server.daemon_threads = True
 
         def end(*_: object) -> None:
-            # In a thread, because shutdown() waits for serve_forever(), which this one runs.
+            # In another thread, because shutdown() waits until serve_forever() returns, which the
+            # main thread runs, and which this handler interrupts.
             threading.Thread(target=server.shutdown).start()
 
         signal.signal(signal.SIGINT, end)

@@ -13,17 +13,16 @@ from deploy.packages.architecture import Architecture
 OLDEST_PYTHON = "3.11"
 """Wheels are chosen for this Python, whichever one builds, so that the bytes are the same."""
 
+# The second numbers of versions of glibc: wheels that need a glibc of 2.17 to 2.28 are used.
 OLDEST_GLIBC = 17
 NEWEST_GLIBC = 28
-"""The second number of glibc's version: wheels that need a glibc of 2.17 to 2.28 are used.
-
-RHEL 8 and Debian 10 have 2.28, so the packages run there and on anything newer.
-"""
+"""RHEL 8 and Debian 10 have 2.28, so the packages run there and on anything newer."""
 
 _OF_ONE_PYTHON = ".cpython-"
 """In the name of a compiled module that only one version of Python can load.
 
-PyYAML and charset-normalizer have the same in Python. What stays is for every Python (abi3).
+Such modules are left out: PyYAML and charset-normalizer have the same code in Python. Any other
+compiled module is for every version of Python (abi3), and stays.
 """
 
 _OF_AN_INSTALLER = ("RECORD", "direct_url.json", "REQUESTED", "INSTALLER")

@@ -121,7 +121,7 @@ class Section:
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of texts at ``key``; a single text counts as a list of one."""
-        node = self._of(key, yaml.Node, "anything")  # the check below has a better error
+        node = self._node_at(key, yaml.Node, "anything")  # the check below has a better error
         if node is None:
             return default
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
@@ -131,14 +131,14 @@ class Section:
 
     def section(self, key: str) -> "Section | None":
         """Return the mapping at ``key``, or None when there is none."""
-        node = self._of(key, yaml.MappingNode, "a mapping")
+        node = self._node_at(key, yaml.MappingNode, "a mapping")
         if node is None:
             return None
         return Section(self.source, node, key)
 
     def sections(self, key: str) -> tuple["Section", ...]:
         """Return the list of mappings at ``key``; empty when there is none."""
-        node = self._of(key, yaml.SequenceNode, "a list")
+        node = self._node_at(key, yaml.SequenceNode, "a list")
         if node is None:
             return ()
         found = []
@@ -178,7 +178,7 @@ class Section:
             found |= entries
         return found
 
-    def _of(self, key: str, kind: type[_Node], what: str) -> _Node | None:
+    def _node_at(self, key: str, kind: type[_Node], what: str) -> _Node | None:
         """Return the node at ``key``, None if the key is not there; the key then counts as read.
 
         The node must be a ``kind``; an error names that in words, as ``what``.
@@ -194,7 +194,7 @@ class Section:
 
         A ValueError of ``parse`` becomes a UsageError with the same message.
         """
-        node = self._of(key, yaml.ScalarNode, "one value, not a list or a mapping")
+        node = self._node_at(key, yaml.ScalarNode, "one value, not a list or a mapping")
         if node is None and default is None:
             raise self.error(f"'{key}' is missing")
         if node is None:

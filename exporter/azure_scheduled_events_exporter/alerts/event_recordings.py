@@ -100,15 +100,16 @@ def _impacts(kept: tuple[str, ...]) -> str:
     by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
     own = '{scope="self"}'
     peers = '{scope!="self"}'
-    told = f"last_over_time({RECORDED_IMPACT}{own}[1h])"
+    # What own VMs said last, which this rule itself has recorded.
+    own_before = f"last_over_time({RECORDED_IMPACT}{own}[1h])"
     return promql(f"""
         max by ({by}) ({EVENT_IMPACT}{own} or {SEEN}{own} * 0)
-        or ({told} and on (event_id, kind) {RECORDED_SEEN})
+        or ({own_before} and on (event_id, kind) {RECORDED_SEEN})
         or (
           max by ({by}) (
             ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
           )
-          unless on (event_id, kind) {told}
+          unless on (event_id, kind) {own_before}
         )
     """)
 
@@ -139,6 +140,7 @@ def _outdated() -> Recording:
 
 
 def _ended() -> Recording:
+    # Ends that this rule itself has recorded before.
     remembered = f"last_over_time({RECORDED_END}[5m])"
     return Recording(
         RECORDED_END,

@@ -102,7 +102,7 @@ def chosen(store: Store, event_id: str | None) -> Lifecycle:
     if event_id:
         found = [life for life in lives if life.event_id == event_id.upper()]
         if not found:
-            # Of a word that is no id and longer than any, the beginning is enough.
+            # A word that is no id may be very long: its beginning is enough.
             raise ExporterError(
                 f"the journal has no event {event_id[:100]}: 'history' lists its events"
             )
@@ -138,7 +138,7 @@ def _transitions(store: Store, event_id: str) -> Iterator[Record]:
     """Yield the transitions of an event, the oldest first; the journal is read page by page."""
     after = 0
     while rows := store.transitions(after, PAGE):
-        after = rows[-1][0]
+        after, _ = rows[-1]  # the position of the last record of this page
         for _, record in rows:
             if record.get("event_id") == event_id:
                 yield record

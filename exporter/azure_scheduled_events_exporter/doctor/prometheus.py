@@ -28,10 +28,10 @@ _SHIPPED_INTERVAL: Final = 5.0
 """Seconds between scrapes in the shipped scrape configuration."""
 _NOTICE_OF_EVICTION: Final = 30.0
 """Seconds: if scrapes are so far apart or further, an eviction is over before its page."""
-_LONGEST_INTERVAL: Final = ALERT_SETTINGS["scrape.interval"].limits[1]
+_, _LONGEST_INTERVAL = ALERT_SETTINGS["scrape.interval"].limits
 """Seconds: if scrapes are further apart, the rules do not work."""
 _JUDGED_SCRAPES: Final = 10
-"""The interval is that of so many scrapes: before older ones, it may have been another."""
+"""The interval is judged by so many of the newest scrapes: earlier, it may have been another."""
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 _HINTS: Final[Mapping[str, str]] = {
@@ -86,8 +86,8 @@ def examine(subject: Subject, api: Api) -> Findings:
 def _target(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the scrapes of this exporter.
 
-    It is found by the VM's name in its series. Without such series, it was never scraped, or does
-    not know the VM's name; then it is found among the targets by its address.
+    The exporter is found by the VM's name in its series. Without such series, it was never scraped,
+    or does not know the VM's name. Then it is looked for among the targets, by its address.
     """
     series = _series(subject, api)
     found = {_Target.of(labels) for labels in series}

@@ -77,8 +77,8 @@ def refusal(
         asked: the address that the message names.
         path: what was asked for, as the rules of the Guest Proxy Agent name it.
         answer: what came.
-        version: the api-version of the request; None for an approval, which nothing repeats with
-            another version.
+        version: the api-version of the request, :data:`UNSPECIFIED` if it names none; None for an
+            approval, which nothing repeats with another version.
         flag: the setting that helps if IMDS does not know this version, a key of :data:`ADVICE`;
             ``""`` for an approval.
     """
@@ -91,10 +91,10 @@ def refusal(
     if not hint:
         hints = _APPROVAL_HINTS if version is None else _HINTS
         hint = hints.get(answer.status, UNKNOWN)
-    # Another hint than that of the status tells of another cause, which may last. The status' own
-    # hint may be followed by one about the version.
-    temporary = _TEMPORARY.get(answer.status)
-    is_temporary = temporary is not None and hint.startswith(temporary)
+    # Only if the hint is that of a temporary status: any other tells of a cause that may last. The
+    # hint of the status comes first, because `_about_version` may append to it.
+    hint_of_status = _TEMPORARY.get(answer.status)
+    is_temporary = hint_of_status is not None and hint.startswith(hint_of_status)
     outcome = Outcome.HTTP_ERROR
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         outcome = Outcome.THROTTLED
@@ -164,7 +164,10 @@ def _json(text: str) -> Any:
 def _about_version(
     status: int, text: str, version: str, offered: tuple[str, ...], flag: str
 ) -> str:
-    """Return what an answer says about the api-version, ``""`` if that cannot be the cause."""
+    """Return what an answer says about the api-version, ``""`` if that cannot be the cause.
+
+    If the answer says nothing of it, that is the status' hint with an addition about the version.
+    """
     if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
         return ""
     name = version or "none"

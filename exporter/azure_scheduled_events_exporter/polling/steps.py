@@ -15,7 +15,7 @@ Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
 """Returns the known events after a document or an approval, and the changes. Pure."""
 
 MOST_WEIGHT: Final = 1000
-"""The largest sum of the weights of kept steps."""
+"""The largest sum of the weights of kept steps; the newest step is kept whatever its weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class KeptSteps:
         self._kept: list[_Kept] = []
 
     def add(self, step: Step, weight: int) -> None:
-        """Keep ``step``; forget the oldest ones if the sum of the weights is too large.
+        """Keep ``step``; forget the oldest ones while the sum of the weights is too large.
 
         ``weight``: of a document, the sum of the weights of its events by ``core.bounds``; 1 for an
         approval.

@@ -45,11 +45,12 @@ def timeline(shown: Sequence[Lifecycle], snapshot: Snapshot, now: float) -> Mark
     The templates are ``lives.html`` and ``life.html``. Each event has the command that prints its
     report, unless the journal was asked to be in memory, where no other process can read it.
     """
+    is_in_memory = snapshot.journal.up is None
     rows = []
     for life in shown:
         own_runs = [run for run in snapshot.hook_runs if run.event_id == life.event_id]
         report = None
-        if snapshot.journal.up is not None:
+        if not is_in_memory:
             report = _report(life)
         rows.append(_row(life, own_runs, report, now))
     return filled("lives.html", lives=joined(*rows))
@@ -151,10 +152,10 @@ def _piece(css_class: str, left: float, *, y: int, width: str, height: int) -> M
 
 def _notice(life: Lifecycle) -> str:
     """Return the notice of an event in words."""
+    if life.notice_seconds is None and life.announced:
+        return "notice unknown"
     if life.notice_seconds is None:
-        if life.announced:
-            return "notice unknown"
-        # First seen Started. Such an event has a notice of 0, unless a user requested it.
+        # An event that was first seen Started has a notice of 0, unless a user requested it.
         return "requested by a user, started at once"
     if life.notice_seconds == 0:
         return "no notice"
@@ -162,7 +163,7 @@ def _notice(life: Lifecycle) -> str:
 
 
 def _facts(life: Lifecycle, now: float) -> list[str]:
-    """Return what is known of the course of an event, each in a few words."""
+    """Return what is known of the course of an event, each fact in a few words."""
     end = _seconds_to_end(life, now)
     if life.state is State.ADVISORY:
         return [f"advice, given for {length(end)}"]
@@ -170,12 +171,12 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     start = _seconds_to_start(life, now)
     if start > 0:
         facts.append(f"scheduled for {length(start)}")
-    said = approver(life)
-    if said:
+    approval = approver(life)  # in words; "" if nobody has approved it
+    if approval:
         if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
-            said = f"{said}, after {length(life.approved_at.since(life.first_seen))}"
-        facts.append(said)
-    if life.started_at is not None or life.state is State.STARTED:
+            approval = f"{approval}, after {length(life.approved_at.since(life.first_seen))}"
+        facts.append(approval)
+    if life.started_at is not None:
         facts.append(f"started for {length(end - start)}")
     facts += measured(life)
     return facts

@@ -213,10 +213,10 @@ def length(seconds: float) -> str:
         count, rest = divmod(rest, size)
         if count or counts:
             counts.append((count, unit))
-    told = counts[:_MOST_UNITS]
-    while told and told[-1][0] == 0:
-        told.pop()
-    return " ".join(f"{count}{unit}" for count, unit in told) or "0s"
+    written = counts[:_MOST_UNITS]
+    while written and written[-1][0] == 0:  # a count of zero at the end
+        written.pop()
+    return " ".join(f"{count}{unit}" for count, unit in written) or "0s"
 
 
 def length_with_tenths(seconds: float) -> str:

@@ -1,7 +1,8 @@
 """The rules for Azure Monitor's managed Prometheus, and what it scrapes.
 
 Azure evaluates a group at most once a minute, so a rule must not miss what came and went between
-two evaluations. Its texts cannot query, so an expression adds the names of VMs as labels.
+two evaluations. The texts of an alert cannot query, so its expression adds the names of VMs as
+labels.
 """
 
 import json
@@ -28,18 +29,21 @@ from .scrape import scrape_job
 from .texts import OF_TARGETS
 from .yaml_text import NOTE, to_yaml
 
-_PAGE = 0  # the numbers of Azure's severities
+# The numbers of Azure's severities.
+_PAGE = 0
 _TICKET = 2
 _SHOWN = 3
+# How often Azure evaluates a group: as PromQL and as the template writes it.
 _EVALUATION = "1m"
 _INTERVAL = "PT1M"
 _SCRAPED = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
-"""A scraped series in a recording. Its groups: the name with matchers, and the offset, if any.
-
-Alerts about events need no such window: they read recordings, or look back over a minute.
-"""
+"""A scraped series in a recording. Its groups: the name with matchers, and the offset, if any."""
 _WINDOW = "2m"
-"""For how long a scraped series counts: an eviction can begin and end between two evaluations."""
+"""For how long a scraped series of a recording counts after its last sample.
+
+An eviction can begin and end between two evaluations. Alerts need no such window: they read
+recordings, or look back over a minute by themselves.
+"""
 
 
 def azure_monitor_rules(settings: Settings) -> str:
@@ -139,39 +143,53 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
 
 def _expression(alert: Alert, settings: Settings) -> str:
     """Return the expression with the names of VMs as labels, since texts cannot query."""
-    if "{vms}" in alert.summary:
-        known = f'{INFO}{{resource_group!=""}}'
-        every = f"last_over_time({RECORDED_SEEN}[1h])"
-        # First an exporter that knows its resource group, then any one of the last hour.
-        return _named(
-            alert.expression, "event_id", "vms, resource_group", now=known, before=INFO, every=every
+    is_about_event = "{vms}" in alert.summary
+    is_about_target = any(placeholder in alert.summary for placeholder in OF_TARGETS)
+    if is_about_event:
+        return _with_names(
+            alert.expression,
+            keys="event_id",
+            names="vms, resource_group",
+            now=f'{INFO}{{resource_group!=""}}',  # exporters that know their resource group
+            last_hour=INFO,
+            nameless=f"last_over_time({RECORDED_SEEN}[1h])",
         )
-    if any(each in alert.summary for each in OF_TARGETS):
-        every = f'last_over_time(up{{job=~"{settings.text("job")}"}}[1h])'
-        names = "vm_name, resource_group"
-        return _named(
-            alert.expression, "job, instance", names, now=INSTANCE, before=INSTANCE, every=every
+    if is_about_target:
+        return _with_names(
+            alert.expression,
+            keys="job, instance",
+            names="vm_name, resource_group",
+            now=INSTANCE,
+            last_hour=INSTANCE,
+            nameless=f'last_over_time(up{{job=~"{settings.text("job")}"}}[1h])',
         )
     return alert.expression
 
 
-def _named(expression: str, keys: str, names: str, *, now: str, before: str, every: str) -> str:
-    """Return the expression with the labels ``names``, from the first vector that has its ``keys``.
+def _with_names(
+    expression: str, *, keys: str, names: str, now: str, last_hour: str, nameless: str
+) -> str:
+    """Return ``expression`` with the labels ``names`` of the VMs that it is about.
 
-    The vectors are ``now``, then ``before`` within the last hour, then ``every``. The last one has
-    no names. It has each event or target, so that no alert is lost if nobody knows the names.
-    ``topk`` keeps one series of each key, because several exporters may know the same names.
-
-    The expression is multiplied by 1, so that its value stays: an info metric is always 1, and
-    ``every`` is made so.
+    Args:
+        expression: that of an alert.
+        keys: the labels by which it finds its names, separated by commas.
+        names: the labels that it gets, separated by commas.
+        now: the info metric that has the names, if it is exported now. It is tried first.
+        last_hour: the info metric whose last value within the last hour is tried next.
+        nameless: a vector that has the keys of each event or target, but no names. It is tried
+            last, so that no alert is lost if nobody knows the names.
     """
+    # Several exporters may know the same names: topk keeps one series of each key. Multiplication
+    # by 1 keeps the value of the expression: an info metric is always 1, and `* 0 + 1` makes the
+    # nameless vector 1.
     return (
         f"({expression})\n"
         f"* on ({keys}) group_left ({names})\n"
         f"topk by ({keys}) (1,\n"
         f"  {now}\n"
-        f"  or on ({keys}) last_over_time({before}[1h])\n"
-        f"  or on ({keys}) {every} * 0 + 1\n"
+        f"  or on ({keys}) last_over_time({last_hour}[1h])\n"
+        f"  or on ({keys}) {nameless} * 0 + 1\n"
         ")"
     )
 

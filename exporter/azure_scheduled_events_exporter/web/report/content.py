@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.web.wording import KINDS, length, meaning, 
 
 from . import hooks, measured
 from .course import approval, end, notice, start
-from .measured import announced, interruption
+from .measured import announced_duration, interruption
 from .model import Fact, Line, Link, Quoted, Report, Section, Sources, Table
 from .moments import clock_time, utc
 from .timeline import timeline
@@ -87,7 +87,7 @@ def _summary(sources: Sources) -> tuple[Fact, ...]:
         Fact("First seen", (_first_seen(life),)),
         Fact("Started", start(life).line),
         Fact("Ended", end(life).line),
-        Fact("Interruption announced by Azure", announced(life).line),
+        Fact("Interruption announced by Azure", announced_duration(life).line),
         Fact("Interruption measured on this VM", interruption(life).line),
         Fact("Approved by", approval(life).line),
         Fact("Scripts of this VM", hooks.summary(sources)),

@@ -39,7 +39,7 @@ _ABOUT_CLOCK = (
 )
 
 
-def announced(life: Lifecycle) -> Answer:
+def announced_duration(life: Lifecycle) -> Answer:
     """Return how long Azure expected the interruption to be."""
     question = "How long Azure expected the interruption to be"
     if life.event.duration_seconds is not None:
@@ -199,7 +199,7 @@ def section(life: Lifecycle) -> Section:
         return Section("Impact", facts=_facts_without_start(life))
     values = impact_values(life)
     rows = (
-        _row("Interruption of the VM", announced(life).line, "", interruption(life).line),
+        _row("Interruption of the VM", announced_duration(life).line, "", interruption(life).line),
         _row(_HOW_LONG_STARTED, (), "", time_started(life).line),
         _row(
             "TCP segments sent again",
@@ -228,7 +228,7 @@ def section(life: Lifecycle) -> Section:
 
 def _facts_without_start(life: Lifecycle) -> tuple[Fact, ...]:
     return (
-        Fact("Announced interruption", announced(life).line),
+        Fact("Announced interruption", announced_duration(life).line),
         Fact("Measured", interruption(life).line),
     )
 

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Tra
 from . import hooks
 from .answer import Answer, unanswered
 from .course import approval, end, notice, start
-from .measured import announced, clock, interruption, tcp, time_started
+from .measured import announced_duration, clock, interruption, tcp, time_started
 from .model import Line, Sources
 
 
@@ -18,7 +18,10 @@ def unknown(sources: Sources) -> tuple[Line, ...]:
 
 
 def _answers(sources: Sources) -> Iterator[Answer]:
-    """Yield the answers of the report, complete ones too, in the order of their questions."""
+    """Yield the answers of the report in the order of their questions, also complete answers.
+
+    :func:`unanswered` takes only those that have a reason why something is not known.
+    """
     life = sources.life
     yield start(life)
     yield notice(life)
@@ -29,7 +32,7 @@ def _answers(sources: Sources) -> Iterator[Answer]:
     yield time_started(life)
     yield tcp(life)
     yield clock(life)
-    yield announced(life)
+    yield announced_duration(life)
     yield from _of_others(life)
     yield from hooks.answers(sources)
     if not life.event.source:
