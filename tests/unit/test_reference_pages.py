@@ -86,12 +86,12 @@ def test_every_flag_is_documented_as_it_is() -> None:
 
 
 def test_the_defaults_of_hook_are_the_documented_ones() -> None:
-    """Each option of hook with the default that its table names changes nothing."""
+    """To give an option of ``hook`` the default that the table of options names changes nothing."""
     page = (DOCS / "hook.md").read_text().partition("## Options\n")[2].partition("\n## ")[0]
     table = rows(page, 3, r"`--[a-z]+`")
-    # "all" is what an option without a value means.
+    # The default of --types, "all", is no value that can be given.
     documented = [(option, default) for option, default, _ in table if default != "all"]
-    assert len(documented) == len(table) - 1, "all but --types"
+    assert len(documented) == len(table) - 1, "every option but --types"
     words = [word.strip("`") for row in documented for word in row]
     parser = parser_of("hook")
     assert parser.parse_args(words) == parser.parse_args([])
@@ -111,6 +111,7 @@ def test_the_usual_notice_is_the_documented_one() -> None:
 )
 def test_the_defaults_of_a_simulated_event_are_the_documented_ones(key: str, fact: str) -> None:
     """The page of the simulator has the times that a scenario's event gets by its type."""
+    # The cell is such as: Freeze, Reboot `15m`; Redeploy, Terminate `10m`; Preempt `30s`
     ((_, cell),) = rows((DOCS / "simulator.md").read_text(), 2, f"`{key}`")
     documented = {
         event_type: parse_duration(time)

@@ -67,8 +67,11 @@ class Machine:
         if boots_at is not None:
             self.clock.reboots(boots_at)
 
-    def polls(self, at: float, body: bytes | None = None, *events: dict[str, object]) -> None:
-        """Poll, ``at`` seconds after START; ``body`` instead of a document of ``events``."""
+    def polls(self, at: float, *events: dict[str, object], body: bytes | None = None) -> None:
+        """Poll a document of ``events``, ``at`` seconds after START.
+
+        If there is a ``body``, IMDS answers this body instead; it still approves ``events``.
+        """
         self.imds.set_document(list(events))
         self.imds.serve_body(body)
         self.looks(at)

@@ -26,17 +26,17 @@ def test_empty_bodies_that_are_believed(
     There are ``interval`` seconds between polls. The empty body number ``believed`` is believed:
     the first comes ``interval`` seconds after the event was shown.
     """
-    machine.polls(0, None, event())
+    machine.polls(0, event())
     for number in range(1, believed):
-        machine.polls(number * interval, b"")
+        machine.polls(number * interval, body=b"")
         assert machine.transitions == {"detected": 1}
-    machine.polls(believed * interval, b"")
+    machine.polls(believed * interval, body=b"")
     assert machine.transitions == {"detected": 1, end: 1}
 
 
 def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
     """While IMDS does not answer after a restart, the earlier events stay current."""
-    machine.polls(0, None, event())
+    machine.polls(0, event())
     machine.ends()
     machine.begins()
     assert machine.exporter
@@ -55,9 +55,9 @@ def test_a_boot_is_not_forgotten_over_what_is_unreadable(machine: Machine) -> No
     be read whole.
     """
     machine.policy = "documented"
-    machine.polls(0, None, event(EventSource="User"))
+    machine.polls(0, event(EventSource="User"))
     machine.ends(boots_at=30)
-    machine.polls(60, UNREADABLE)
+    machine.polls(60, body=UNREADABLE)
     machine.polls(61)
     assert machine.transitions == {"detected": 1, "approved": 1, "completed": 1}
 
@@ -69,7 +69,8 @@ def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
     machine.policy = "documented"
     good = event(EventSource="User")
     entries = [good, {**good, "EventId": ""}, None]
-    machine.polls(0, json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode(), good)
+    body = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()
+    machine.polls(0, good, body=body)
     assert machine.transitions == {"detected": 1, "approved": 1}
     assert [each.event_id for each in machine.imds.record] == [ID]
 
@@ -106,11 +107,11 @@ def test_the_primary_approves(machine: Machine, second: Machine, outside: Machin
     """With ``documented-all``, the first VM of Resources approves at once, and no other VM does."""
     machine.policy = "documented-all"
     for vm in (machine, second, outside):
-        vm.polls(0, None, REQUESTED)
+        vm.polls(0, REQUESTED)
     assert approvals(machine) == 1
     for moment in (30, 60, 200):
         for vm in (machine, second, outside):
-            vm.polls(moment, None, BEGUN)
+            vm.polls(moment, BEGUN)
     assert approvals(machine) == 1
     for vm in (second, outside):
         assert vm.transitions == {"detected": 1, "approved": 1, "started": 1}
@@ -123,14 +124,14 @@ def test_a_secondary_approves_when_the_primary_hangs(second: Machine, outside: M
     """
     for moment in (0, 30, 59):
         for vm in (second, outside):
-            vm.polls(moment, None, REQUESTED)
+            vm.polls(moment, REQUESTED)
     assert approvals(second) == 0
     for vm in (second, outside):
-        vm.polls(60, None, REQUESTED)
+        vm.polls(60, REQUESTED)
     assert approvals(second) == 1
     for moment in (61, 90, 200):
         for vm in (second, outside):
-            vm.polls(moment, None, BEGUN)
+            vm.polls(moment, BEGUN)
     assert approvals(second) == 1
     for vm in (second, outside):
         assert vm.transitions == {"detected": 1, "approved": 1, "started": 1}

@@ -17,20 +17,20 @@ def test_a_reboot(machine: Machine, in_order: bool) -> None:
     or else the last poll while the event was Started.
     """
     if in_order:
-        machine.polls(0, None, event("Reboot", NotBefore=formatdate(START, usegmt=True)))
+        machine.polls(0, event("Reboot", NotBefore=formatdate(START, usegmt=True)))
     else:
-        machine.polls(0, None, event("Reboot", "Started"))
+        machine.polls(0, event("Reboot", "Started"))
     machine.ends(boots_at=75.5, in_order=in_order)
-    for at in (85.5, 90):
+    for at in (85.5, 90):  # at each, an exporter starts
         machine.polls(at)
-        assert machine.pauses == {"Reboot": (1, 85.5)}
+        assert machine.pauses == {"Reboot": (1, 85.5)}, "one pause, of 85.5 s"
         machine.ends()
 
 
 def test_heartbeats(machine: Machine) -> None:
     """Polls of a Started event write a heartbeat every 5 s: the disk is spared."""
     for at in range(9):
-        machine.polls(at, None, event("Reboot", "Started"))
+        machine.polls(at, event("Reboot", "Started"))
     machine.ends(boots_at=75.5)
     machine.polls(85.5)
     # Of the polls at 0 s to 8 s, that at 5 s wrote the last heartbeat.
@@ -40,11 +40,11 @@ def test_heartbeats(machine: Machine) -> None:
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
     """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
-    machine.polls(0, None, event("Freeze"))
+    machine.polls(0, event("Freeze"))
     for at in (0, 3):  # nobody polls meanwhile, as in a pause
-        machine.polls(at, None, event("Freeze", "Started"))
+        machine.polls(at, event("Freeze", "Started"))
     machine.ends(in_order=in_order)
-    machine.polls(48, None, event("Freeze", "Started"))
+    machine.polls(48, event("Freeze", "Started"))
     machine.polls(48)
     ((count, pause),) = machine.pauses.values()
     assert count == 1

@@ -19,7 +19,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     """A VM with a simulator of its own, and one event."""
     with ExitStack() as stack, Simulator(QUIET, requests_per_second=1000) as simulator:
         made = Machine(simulator, tmp_path / "state", stack)
-        made.polls(0, None, event())
+        made.polls(0, event())
         yield made
 
 
@@ -61,7 +61,7 @@ def test_a_failure_leaves_the_events(
 def test_a_partly_unreadable_document(machine: Machine) -> None:
     """What can be read of it is shown, nothing ends, and the poll counts as failed."""
     other = {**event(), "EventId": "OTHER"}
-    machine.polls(1, None, other, {"EventStatus": "Scheduled"})
+    machine.polls(1, other, {"EventStatus": "Scheduled"})
     partial = snapshot(machine)
     assert sorted(partial.current) == sorted([ID, "OTHER"])
     assert (partial.polls.up, partial.polls.partial) == (False, True)
@@ -89,12 +89,12 @@ def test_an_unchanged_document_publishes_the_same_objects(machine: Machine) -> N
 def test_an_empty_body(moments: tuple[int, ...], current: list[str], machine: Machine) -> None:
     """While an event is current, an empty body is believed after three polls and 5 s."""
     for moment in moments:
-        machine.polls(moment, b"")
+        machine.polls(moment, body=b"")
     assert list(snapshot(machine).current) == current
 
 
 def test_a_body_that_cannot_be_read(machine: Machine) -> None:
     """A body that is no document is not taken for one without events: the event stays."""
-    machine.polls(1, b'{"Events": {}}')
+    machine.polls(1, body=b'{"Events": {}}')
     assert list(snapshot(machine).current) == [ID]
     assert snapshot(machine).polls.outcomes[Outcome.INVALID_DOCUMENT] == 1

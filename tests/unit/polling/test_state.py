@@ -50,7 +50,7 @@ def reads_its_journal(machine: Machine, at: float, *events: dict[str, object]) -
     state = machine.exporter.poller.state
 
     def polls() -> bool:
-        machine.polls(at, None, *events)
+        machine.polls(at, *events)
         return state.has_journal
 
     eventually(polls, "the journal")
@@ -58,10 +58,10 @@ def reads_its_journal(machine: Machine, at: float, *events: dict[str, object]) -
 
 def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event) -> None:
     """An event that the journal knows is shown before the journal is read, and counted once."""
-    machine.polls(0, None, event())
+    machine.polls(0, event())
     machine.ends(in_order=True)
     disk_works.clear()
-    machine.polls(10, None, event())
+    machine.polls(10, event())
     assert machine.exporter
     snapshot = machine.exporter.poller.snapshot
     assert list(snapshot.current) == [ID]
@@ -69,7 +69,7 @@ def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event
     disk_works.set()
     reads_its_journal(machine, 11, event())
     assert machine.transitions == {"detected": 1}
-    machine.polls(12, None, event(status="Started"))
+    machine.polls(12, event(status="Started"))
     assert machine.transitions == {"detected": 1, "approved": 1, "started": 1}
     machine.ends(in_order=True)
     assert [what for _, what in rows(machine.folder)] == ["detected", "approved", "started"]
@@ -81,13 +81,13 @@ def test_what_happens_before_it_is_read_is_kept(
     """Transitions from before the journal was read are in it in their order, after those of earlier
     runs.
     """
-    machine.polls(0, None, event())
+    machine.polls(0, event())
     machine.ends(in_order=True)
     disk_works.clear()
     other = {**event(), "EventId": "OTHER"}
-    machine.polls(10, None, event(), other)
-    machine.polls(11, None, event(status="Started"), other)
-    machine.polls(12, None, event(status="Started"))
+    machine.polls(10, event(), other)
+    machine.polls(11, event(status="Started"), other)
+    machine.polls(12, event(status="Started"))
     disk_works.set()
     reads_its_journal(machine, 13, event(status="Started"))
     machine.ends(in_order=True)
@@ -103,15 +103,15 @@ def test_what_happens_before_it_is_read_is_kept(
 def test_no_approval_is_sent_twice(machine: Machine, disk_works: threading.Event) -> None:
     """An approval that only the journal knows is not sent again while the journal is not read."""
     machine.policy = "documented"
-    machine.polls(0, None, event(EventSource="User"))
+    machine.polls(0, event(EventSource="User"))
     sent = [each for each in machine.imds.record if each.what is What.APPROVED]
     assert len(sent) == 1
     machine.ends(in_order=True)
     disk_works.clear()
-    machine.polls(10, None, event(EventSource="User"))
+    machine.polls(10, event(EventSource="User"))
     disk_works.set()
     reads_its_journal(machine, 11, event(EventSource="User"))
-    machine.polls(12, None, event(EventSource="User"))
+    machine.polls(12, event(EventSource="User"))
     assert [each for each in machine.imds.record if each.what is What.APPROVED] == sent
 
 
@@ -119,7 +119,7 @@ def test_a_disk_that_fails_delays_no_poll(machine: Machine, disk_works: threadin
     """The first poll has an event while no journal can be opened, and soon."""
     disk_works.clear()
     began = time.monotonic()
-    machine.polls(0, None, event())
+    machine.polls(0, event())
     assert time.monotonic() - began < JOURNAL_SECONDS + 1
     assert machine.transitions == {"detected": 1}
 
@@ -129,7 +129,7 @@ def test_a_long_description_is_cut_in_the_log(
 ) -> None:
     """A line of the log has the beginning of a description, and an ellipsis."""
     caplog.set_level(logging.INFO)
-    machine.polls(0, None, event(Description="x" * 200_000))
+    machine.polls(0, event(Description="x" * 200_000))
     [line] = [each for each in caplog.records if each.message == "event detected"]
     assert line.__dict__["facts"]["description"] == "x" * 1000 + "…"
 
@@ -140,8 +140,8 @@ def test_events_are_bounded(machine: Machine) -> None:
     """
     peers = [{**event(), "EventId": f"P{n}", "Resources": ["vmss_1"]} for n in range(1500)]
     known_before = peers[:10]
-    machine.polls(0, None, *known_before)
-    machine.polls(1, None, *reversed(peers), event())
+    machine.polls(0, *known_before)
+    machine.polls(1, *reversed(peers), event())
     assert machine.exporter
     snapshot = machine.exporter.poller.snapshot
     assert len(snapshot.current) == MOST_PEERS + 1
@@ -163,7 +163,7 @@ def test_what_documents_that_end_nothing_add_is_bounded(
         flood = [
             {**event(), "EventId": f"{second}-{n}", "Resources": ["a"]} for n in range(in_each)
         ]
-        machine.polls(second, None, *flood, {"EventType": "Reboot"})
+        machine.polls(second, *flood, {"EventType": "Reboot"})
     assert machine.exporter
     assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS
     dropped = machine.exporter.poller.snapshot.events_dropped
@@ -171,5 +171,5 @@ def test_what_documents_that_end_nothing_add_is_bounded(
     told = [each for each in caplog.records if "new ones" in str(each.__dict__.get("facts"))]
     assert len(told) == 1
     machine.ends(in_order=True)
-    machine.polls(10, None, *flood, {"EventType": "Reboot"})
+    machine.polls(10, *flood, {"EventType": "Reboot"})
     assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS

@@ -22,7 +22,7 @@ def unnamed(machine: Machine) -> Machine:
     machine.begins()
     assert machine.exporter
     assert not machine.exporter.identification.ask()
-    machine.polls(0, None, USER_EVENT)
+    machine.polls(0, USER_EVENT)
     machine.policy = "documented"
     machine.ends()
     return machine
@@ -38,12 +38,12 @@ def approvals(machine: Machine) -> list[str]:
 )
 def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body: bytes) -> None:
     """An event that is only kept current is not approved; once a document shows it, it is."""
-    machine.polls(0, None, USER_EVENT)
+    machine.polls(0, USER_EVENT)
     machine.policy = "documented"
     machine.ends()
-    machine.polls(10, body)
+    machine.polls(10, body=body)
     assert [each.path for each in machine.imds.requests if each.method == "POST"] == []
-    machine.polls(11, None, USER_EVENT)
+    machine.polls(11, USER_EVENT)
     assert approvals(machine) == [ID]
 
 
@@ -51,11 +51,11 @@ def test_no_approval_by_the_name_in_a_journal_of_an_unknown_vm(unnamed: Machine)
     """The journal may be another VM's, so its name approves nothing until IMDS has named this
     VM.
     """
-    unnamed.polls(10, None, USER_EVENT)
+    unnamed.polls(10, USER_EVENT)
     assert approvals(unnamed) == []
     assert unnamed.exporter
     assert not unnamed.exporter.identification.ask()
-    unnamed.polls(11, None, USER_EVENT)
+    unnamed.polls(11, USER_EVENT)
     assert approvals(unnamed) == [ID]
 
 
@@ -63,8 +63,8 @@ def test_approval_two_minutes_later_without_a_name(unnamed: Machine) -> None:
     """If IMDS does not name this VM within two minutes, the journal is taken as its own, and the
     policy approves.
     """
-    unnamed.polls(10, None, USER_EVENT)
-    unnamed.polls(131, None, USER_EVENT)
+    unnamed.polls(10, USER_EVENT)
+    unnamed.polls(131, USER_EVENT)
     assert approvals(unnamed) == [ID]
 
 
@@ -72,10 +72,10 @@ def test_events_of_this_run_end_at_once(unnamed: Machine) -> None:
     """Events that a document of this run has shown end without delay; those that only the journal
     knows end after two minutes.
     """
-    unnamed.polls(10, None, PREEMPT)
-    unnamed.polls(11, None)
+    unnamed.polls(10, PREEMPT)
+    unnamed.polls(11)
     assert unnamed.transitions == {"detected": 2, "cancelled": 1}
     assert unnamed.exporter
     assert list(unnamed.exporter.poller.snapshot.current) == [ID]
-    unnamed.polls(131, None)
+    unnamed.polls(131)
     assert unnamed.transitions == {"detected": 2, "cancelled": 1, "lost": 1}

@@ -54,15 +54,19 @@ def test_entry_that_is_no_event(value: object) -> None:
 
 
 def test_texts_that_would_break_what_comes_after() -> None:
-    """Lone surrogates and control characters (some steer a terminal) are replaced; line feeds and
-    tabs stay.
+    """A lone surrogate becomes "?", and a control character, of which some steer a terminal,
+    becomes U+FFFD. Line feeds and tabs stay.
     """
     event = only(
-        EventId="\ud800a", Description="a\x00b\x1bc\x7fd\x9be\nf\tg\rh\x85", Resources=["v\udfffm"]
+        EventId="\ud800A",
+        Resources=["v\udfffm"],
+        Description="NUL \x00 ESC \x1b DEL \x7f CSI \x9b CR \r NEL \x85 kept: \n \t",
     )
     assert event.event_id == "?A"
-    assert event.description == "a\ufffdb\ufffdc\ufffdd\ufffde\nf\tg\ufffdh\ufffd"
     assert event.resources == ("v?m",)
+    assert event.description == (
+        "NUL \ufffd ESC \ufffd DEL \ufffd CSI \ufffd CR \ufffd NEL \ufffd kept: \n \t"
+    )
 
 
 def test_long_texts_are_cut() -> None:

@@ -44,9 +44,9 @@ def sound() -> bytes:
             store.hook_runs.put(run)
             store.requests.add(ApprovalRequest(event, "ada", wall, wall + 60) for event in events)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
-        # Half of it is then older than the retention of 90 days: only the sums of that half stay.
-        half_of_it = documents * seconds_between / 2
-        recorder.after(90 * DAY - half_of_it)
+        # Half of the entries are then older than the retention of 90 days: only their sums stay.
+        half_of_the_time = documents * seconds_between / 2
+        recorder.after(90 * DAY - half_of_the_time)
         recorder.journal.maintain(recorder.now, clock_confirmed=lambda: True)
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
@@ -144,7 +144,9 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
     ("column", "value"), [("epoch", b"x"), ("last_number", 2.5), ("vm_id", b"x")]
 )
 def test_state_of_a_wrong_type(column: str, value: object) -> None:
-    """A value of a wrong type in the table ``state`` is found when the file is read."""
+    """An exporter starts with a value of a wrong type in the table ``state``: the value is found
+    when the file is read, and does not stop the exporter later.
+    """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
         connection.execute(f"UPDATE state SET {column} = ?", (value,))

@@ -121,7 +121,7 @@ def test_published_bodies(
     ]
     vm = machine(names[0] if names else "vm")
     for number, body in enumerate(bodies):
-        vm.polls(30.0 * number, body)
+        vm.polls(30.0 * number, body=body)
     golden(f"reports/{name}.md", reports(vm)[0])
 
 
@@ -194,18 +194,18 @@ def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
     vm = machine("db_0")
     waiting = event("Redeploy", Resources=["db_0"])
     started = event("Redeploy", "Started", Resources=["db_0"])
-    vm.polls(0, None, waiting)
-    vm.polls(899, None, waiting)
-    vm.polls(901, None, started)
-    vm.polls(905, None, started)
+    vm.polls(0, waiting)
+    vm.polls(899, waiting)
+    vm.polls(901, started)
+    vm.polls(905, started)
     assert vm.exporter
     [life] = vm.exporter.poller.snapshot.current.values()
     other = replace(prepared(life, START), run="2", event_id="OTHER")
     with closing(writable(vm.folder)) as store:
         store.hook_runs.put(other)
     vm.ends(boots_at=1200.0)
-    vm.polls(1230, None, started)
-    vm.polls(1289, None, started)
+    vm.polls(1230, started)
+    vm.polls(1289, started)
     vm.polls(1290)
     vm.ends(in_order=True)
     # The counters of this machine, and the jumps of a clock that is set by hand, are left out.
