@@ -13,7 +13,7 @@ class Effort:
     Attributes:
         runs: how often each figure is measured.
         poll_seconds: for how long processor time is measured, with one poll a second.
-        scrapes: how many scrapes one run times; with many clients, a multiple of that.
+        scrapes: how many scrapes are timed in one run; with many clients, a multiple of that.
         changes: how many changes in IMDS are timed until ``/metrics`` shows them.
         transitions: how many transitions one run writes to a journal.
         events: numbers of current events, for the growth of the costs.

@@ -1,8 +1,8 @@
 """The table of events that the boards of the fleet and of a VM have: now, next, and past.
 
-The first queries return its rows and their order, and the others return cells for these rows only.
-There are three kinds of rows: current events, events that are away (no exporter shows them any
-more, and none saw their end), and past events.
+It has three kinds of rows: current events, events that are away (no exporter shows them any more,
+and none saw their end), and past events. For each kind, one of the first three queries returns the
+rows in their order. The other queries return cells for these rows only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,8 +61,8 @@ class Events:
 
     Attributes:
         current: a query whose series have the EventIds of the current events.
-        few: the same for at most 50 of them, among which are the most urgent ones: no more are
-            read for the other columns.
+        few: the same for at most 50 of them, with the most urgent ones among them. Only for these
+            are the other columns read.
         few_timed: the same without events that have no time; a shorter query than ``few``.
         info: matchers of the series with the texts of current events.
         away: matchers of the impacts on the VMs that the board shows.
@@ -122,18 +122,19 @@ class Events:
         The texts are labels of the results. Their values are not shown: no column of the table is
         called ``row`` or ``traced``.
         """
-        new = newest()
-        unseen = f"{new} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
+        with_moment = newest()  # the texts of current events; the value is when each was last seen
+        seen = f"{with_moment} >= time() - {STALE_SECONDS}"
+        unseen = f"{with_moment} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
         away = one(last(EVENT_INFO, HELD, SELF))
         past = one(f"{_TEXTS} ({last(EVENT_INFO, PAST, *self.past)})")
         ended = one(f"group by (event_id, outcome) ({last(ENDED, PAST, *self.past)})")
         outcome = cells("row", f"{ended} and on (event_id) {self.rows_past}")
-        traced = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"
-        current = f"max by (event_id) ({metric(EVENT_INFO, *self.info, TRACED)})"
+        traced_past = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"
+        traced_now = f"max by (event_id) ({metric(EVENT_INFO, *self.info, TRACED)})"
         return [
             # Current events: those that an exporter sees, and those that none has seen lately,
             # although an exporter without a valid document goes on showing them.
-            _of(self.few, "row", first_vm(f"{new} >= time() - {STALE_SECONDS}")),
+            _of(self.few, "row", first_vm(seen)),
             _of(self.few_timed, "row", first_vm(with_status("not seen", unseen))),
             # Events that are away.
             _of(self.rows_away, "row", first_vm(with_status("not seen", away))),
@@ -141,8 +142,8 @@ class Events:
             _of(self.rows_past, "row", first_vm(past)),
             f'label_replace({outcome}, "event_status", "$1", "outcome", "(.*)")',
             # The traces of current and of past events, if a source of traces is chosen.
-            cells("traced", with_trace(f"topk({MOST}, {current})")),
-            cells("traced", with_trace(traced)),
+            cells("traced", with_trace(f"topk({MOST}, {traced_now})")),
+            cells("traced", with_trace(traced_past)),
         ]
 
     def _numbers(self) -> list[str]:

@@ -91,14 +91,17 @@ _EVENTS = Events(
 _OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|seen).+"', SELF)
 _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 """1 for each current event, which has been seen; 2 for a Started one, which has a start too."""
-# Exporters without an event: for a blind one, blind() is 0; for a quiet one, instance_info is 1.
+# Exporters without an event. A blind one has the value 0 by blind(), so its state is 2 + 0. The
+# others are quiet: their state is 1, the value of instance_info.
 _QUIET = f"topk({MOST}, {metric(INSTANCE_INFO, _GROUP, JOB)})"
 _OTHERS = (
     f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET})"
     f" unless on (job, instance) {metric(SEEN, SELF)}"
 )
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
-"""The rows of the table: for each VM with an event, and for others, a number of ``_STATES``.
+"""The rows of the table: for each event of a VM, and for each other VM, a number of ``_STATES``.
+
+An event that is Scheduled has 2 + 1, and a Started one has 2 + 2.
 
 Events are not joined by ``or on``: in VictoriaMetrics, an event that has just ended would get the
 value of the other side.
@@ -141,10 +144,13 @@ _WAITING = (
 )
 
 
-def _count(of: str) -> str:
-    """Return the query of how many VMs the events ``of`` name, an expression, in Resources."""
+def _count_vms(events: str) -> str:
+    """Return the query of how many VMs some events name in Resources.
+
+    ``events`` is an expression whose series have the EventIds of these events.
+    """
     return or_quiet(
-        f"sum(max by (event_id) ({metric('event_resources')} and on (event_id) ({of})))"
+        f"sum(max by (event_id) ({metric('event_resources')} and on (event_id) ({events})))"
     )
 
 
@@ -176,7 +182,7 @@ def fleet() -> Json:
         FLEET_BOARD,
         "What Azure is about to do to which VMs, when, who approved it, what happened, and whether"
         " exporters see IMDS.",
-        [*_answer(), _table_of_events(), _timeline(), _table_of_vms(), bars(_DAYS, 12), _types()],
+        [*_numbers(), _table_of_events(), _timeline(), _table_of_vms(), bars(_DAYS, 12), _types()],
         [
             variable(
                 "resource_group",
@@ -195,7 +201,7 @@ def fleet() -> Json:
 _COUNTED = "A VM counts for each event that names it, whether it has an exporter or not."
 
 
-def _answer() -> list[g.Panel]:
+def _numbers() -> list[g.Panel]:
     """Return the first row: what comes next, how many VMs it concerns, and whether that is all."""
     return [
         next_impact(
@@ -208,7 +214,7 @@ def _answer() -> list[g.Panel]:
             titles.VMS_STARTED,
             f"VMs with an event that has started. {_COUNTED}",
             6,
-            _count(f"{metric(STARTED)} and on (event_id) {_CURRENT} {UNENDED}"),
+            _count_vms(f"{metric(STARTED)} and on (event_id) {_CURRENT} {UNENDED}"),
             links=manual("vms"),
             thresholds=steps(NEUTRAL, (1, HAPPENING)),
             mappings=in_doubt("0"),
@@ -217,7 +223,7 @@ def _answer() -> list[g.Panel]:
             titles.VMS_SCHEDULED,
             f"VMs with an event that has not started. {_COUNTED}",
             6,
-            _count(_WAITING),
+            _count_vms(_WAITING),
             links=manual("vms"),
             thresholds=steps(NEUTRAL, (1, WAITING)),
             mappings=in_doubt("0"),

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
+_UNIX = 3  # the system that an entry of an archive was created on
 _REGULAR_FILE = 0o100000
 
 
@@ -35,9 +36,9 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str, date: tuple[int, ...])
     """Add the file at ``path`` to the archive, as ``name``."""
     entry = zipfile.ZipInfo(name, date)  # type: ignore[arg-type]  # six numbers
     entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.create_system = 3  # Unix, also where it is built elsewhere
+    entry.create_system = _UNIX  # wherever the archive is built
     mode = 0o644
     if path.stat().st_mode & 0o100:
         mode = 0o755
-    entry.external_attr = (_REGULAR_FILE | mode) << 16
+    entry.external_attr = (_REGULAR_FILE | mode) << 16  # the mode of Unix is in the upper half
     archive.writestr(entry, path.read_bytes(), compresslevel=9)

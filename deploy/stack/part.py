@@ -1,4 +1,7 @@
-"""Runs one service as a process of this machine, by the program that replaces its image."""
+"""Runs one service of the demo's compose file as a process of this machine: for ``make stack``.
+
+An installed program, such as Debian's Prometheus, replaces the image of the container.
+"""
 
 import os
 import shutil
@@ -83,15 +86,15 @@ class Part:
         return self._process.poll()
 
     def complain(self, what: str) -> ExporterError:
-        """Return an error about it, with the last line of its log."""
+        """Return an error that says ``what`` is wrong with the service, and its last log line."""
         said = self.log.read_text(errors="replace").strip() or "it said nothing"
         last = said.splitlines()[-1]
         return ExporterError(f"{self.service.name} {what}: {last} [{self.log}]")
 
     def has_failed(self) -> bool:
-        """Return whether it has ended and should not have.
+        """Return whether the service has ended and should not have.
 
-        One without ports may end with status 0: it has done its work.
+        A service without ports may end with status 0: it has done its work.
         """
         if self.status is None:
             return False
@@ -120,9 +123,10 @@ class Part:
 
 
 def _command(arguments: list[str], program: list[str]) -> list[str]:
-    """Return the command that runs ``program``, or this Python if the arguments are a script's.
+    """Return the command that runs ``program`` with ``arguments``.
 
-    The demo's own script replaces the entrypoint of the exporter's image by ``python3``.
+    If the arguments begin with ``python3``, they run a script, and this Python takes the place of
+    ``program``: the compose file replaces the entrypoint of the exporter's image in that way.
     """
     words = [_OLDER_FLAGS.get(each, each) for each in arguments]
     if words[0] == "python3":

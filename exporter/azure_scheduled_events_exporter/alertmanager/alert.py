@@ -69,7 +69,7 @@ def alert_of(
 
     Args:
         life: the event.
-        kind: its kind; a drill gives another one than that of ``life``.
+        kind: the kind whose alert is looked up: that of ``life``. Tests look up others.
         instance: this VM; None while it is unknown. Only texts depend on it: with other labels, it
             would be another alert.
         catalog: all alerts that exporters push.

@@ -243,7 +243,7 @@ class ApprovalScheduler:
         if decision.rule:
             message = "approval held back"
             more = {"rule": decision.rule, **more}
-        if decision.approve:
+        if decision.approve:  # and yet nothing is sent: it is a dry run
             message = "approval in a dry run: nothing is sent"
             self.counts[ApprovalOutcome.DRY_RUN] += 1
         self._log.info(message, extra=facts(event_id=life.event_id, **more))

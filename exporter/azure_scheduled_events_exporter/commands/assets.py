@@ -130,8 +130,8 @@ def _warnings(settings: Settings) -> Iterator[str]:
 def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
     """Return the settings of an earlier export into ``target`` that this one would reset.
 
-    Those that ``chosen`` names are changed on purpose, and one that had its default has nothing to
-    lose.
+    A setting that ``chosen`` names is changed on purpose. A setting that had its default has
+    nothing to lose.
     """
     there = target / _VALUES
     # Path.is_file would raise for a folder that this user cannot read.
@@ -139,11 +139,14 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
         return []
     now = resolve(chosen)
     defaults = resolve({})
-    return [
-        name
-        for name, text in load(there).values.items()
-        if name not in chosen and text not in {now.text(name), defaults.text(name)}
-    ]
+    lost = []
+    for name, earlier in load(there).values.items():
+        # `now` may differ from the defaults: ``severities.X`` in `chosen` changes ``severities``.
+        is_same = earlier == now.text(name)
+        was_default = earlier == defaults.text(name)
+        if name not in chosen and not is_same and not was_default:
+            lost.append(name)
+    return lost
 
 
 def _rendered(settings: Settings) -> dict[str, str]:

@@ -368,14 +368,14 @@ class Lifecycles:
 
         Args:
             since: seconds since the epoch; no event that ended earlier is returned.
-            at_most: how many are returned, 1 or more, unless more ended after ``all_since``.
-            all_since: seconds since the epoch, later than ``since``; all events that ended after
-                it are returned.
+            at_most: how many events are returned at most, 1 or more.
+            all_since: seconds since the epoch, later than ``since``. All events that ended after
+                this moment are returned, even if they are more than ``at_most``.
         """
         found = [life for life in self.ended.values() if _ended_after(life, since)]
         recent = [life for life in found if _ended_after(life, all_since)]
-        newest = max(at_most, len(recent))
-        return tuple(found[-newest:])
+        count = max(at_most, len(recent))
+        return tuple(found[-count:])
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which ``lives`` replace the current lives with the same EventIds."""

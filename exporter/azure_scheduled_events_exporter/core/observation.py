@@ -96,8 +96,8 @@ def _left_document(
 def bounded(known: Lifecycles, document: Document, context: ObservationContext) -> Document:
     """Return ``document`` without the events that :func:`observe` leaves out."""
     shown = {event.event_id for event in document.events}
-    # As at nearly every poll, nothing is new, so all has room. Of a document that is partly
-    # unreadable, an event that has grown may be left out as well.
+    # At nearly every poll, no event is new. Then all have room, and nothing has to be weighed. Of a
+    # document that is partly unreadable, even a known event can lack room, if it has grown.
     if shown <= known.current.keys() and not document.unreadable:
         return document
     staying = [

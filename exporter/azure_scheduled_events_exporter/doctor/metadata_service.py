@@ -129,12 +129,14 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     advice = ""
     if error.hint:
         advice = f"{error.hint[:1].upper()}{error.hint[1:]}."
+    # The request has reached the service, which may only be slow.
     is_slow = error.outcome is Outcome.TIMEOUT and error.may_have_arrived
     if error.is_temporary or is_slow:
         return f"{advice} {_AGAIN}".strip()
     is_denied = error.hint.startswith(DENIES)  # by the Guest Proxy Agent
     if path == EVENTS_PATH and is_denied:
         return _whom_to_allow()
+    # A hint that begins with UNKNOWN names at most a possible cause.
     is_cause_known = error.hint != "" and not error.hint.startswith(UNKNOWN)
     if is_cause_known:
         return advice
@@ -153,7 +155,7 @@ def _way_to_the_service(error: ImdsError, advice: str, endpoint: str) -> str:
         " proxy, azure-proxy-agent, and IPAddressAllow= of the unit. IMDS answers only the primary"
         " address of the primary network interface."
     )
-    if error.status:
+    if error.status:  # there was an answer
         return f"{advice} {where}"
     return f"{where} Not on an Azure VM? Try 'demo' or 'simulate'."
 

@@ -17,7 +17,8 @@ class RateLimiter:
     def __init__(self, limit: int = 4, window: float = 1.1) -> None:
         self._limit = limit
         self._window = window
-        # The times of the last requests, the newest last; also of those that wait for theirs.
+        # The times of the last `limit` requests, the newest last. The time of a request that still
+        # waits is in the future.
         self._slots: deque[float] = deque(maxlen=limit)
         self._lock = threading.Lock()
 

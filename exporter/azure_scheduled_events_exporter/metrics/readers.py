@@ -4,6 +4,9 @@ A reader gets a snapshot, and returns or yields the series of one metric: the va
 and its value. ``of_each``, ``counted`` and ``measured`` make a reader for several metrics each. The
 text of a metric is kept while the fields of the snapshot that its reader has read are the same
 objects, so a reader must read nothing else: no clock, no file and no other object.
+
+The current events of a metric are those of ``Snapshot.shown``, which a document of this run has
+shown. An event that only the journal of an earlier run knows has no series yet.
 """
 
 import math

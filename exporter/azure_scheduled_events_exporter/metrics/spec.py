@@ -85,7 +85,10 @@ class MetricSpec:
         ]
 
     def family(self, samples: Iterable[Sample]) -> Metric:
-        """Return the metric in prometheus_client's form; with ``at_scrape``, each value is 0."""
+        """Return the metric in prometheus_client's form.
+
+        With ``at_scrape``, each value is 0, in whose place the exposition writes the computed one.
+        """
         # prometheus_client's own name of a counter is without the suffix.
         metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
         for sample in samples:

@@ -16,7 +16,7 @@ class What(StrEnum):
 
     ANNOUNCED = "announced"
     RESCHEDULED = "rescheduled"
-    APPROVED = "approved"
+    APPROVED = "approved"  # never on an agenda: a client does it
     STARTED = "started"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
@@ -59,7 +59,7 @@ class Life:
     """One event from before its announcement to its end.
 
     Attributes:
-        speed: how many times faster than ``plan`` is written the event is played.
+        speed: how many times faster than written the ``plan`` is played.
         agenda: the changes to come, the next one first.
         status: EventStatus; ``""`` while the event is not in the document.
     """
@@ -84,12 +84,14 @@ class Life:
     def approve(self, at: float) -> bool:
         """Let the event start soon, at NotBefore at the latest; return whether that was possible.
 
-        Only a Scheduled event that was not approved before can be approved. From then on it is not
-        rescheduled or cancelled any more, unless it never starts: then its agenda stays.
+        Only a Scheduled event that was not approved before can be approved. Its start replaces the
+        agenda, so it is not rescheduled or cancelled any more. The agenda of an event that never
+        starts stays as it is.
         """
         if self.is_approved or self.status != "Scheduled":
             return False
         self.is_approved = True
+        # Every Scheduled event here has NotBefore: without notice, an event is Started at once.
         if self.plan.starts is not Starts.NEVER and self.not_before is not None:
             after_delay = at + self.plan.approval_delay / self.speed
             start = min(after_delay, self.not_before)

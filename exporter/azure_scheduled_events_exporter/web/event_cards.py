@@ -97,20 +97,19 @@ def _entry(name: str, texts: Sequence[str]) -> Markup | None:
 def _more(life: Lifecycle, snapshot: Snapshot) -> Markup:
     """Return a link to what to do about the event, and the command that prints its report.
 
-    The command reads the journal on disk, so it is left out if the journal was asked to be in
+    The command reads the journal on disk, so it is left out if the settings keep the journal in
     memory.
     """
-    alert = wording.runbook(life)
-    link = tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{alert}.md")
+    link = None
+    if alert := wording.runbook(life):
+        link = tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{alert}.md")
+    is_in_memory = snapshot.journal.up is None
+    if is_in_memory or not _GUID.fullmatch(life.event_id):
+        return link or Markup("No alert: nobody has to do anything.")
     command = tag("code", f"azure-scheduled-events-exporter report {life.event_id}")
-    has_file = snapshot.journal.up is not None
-    if has_file and _GUID.fullmatch(life.event_id):
-        if alert:
-            return joined(link, ". Report: ", command)
-        return joined("Report: ", command)
-    if alert:
-        return link
-    return Markup("No alert: nobody has to do anything.")
+    if link:
+        return joined(link, ". Report: ", command)
+    return joined("Report: ", command)
 
 
 def _when(life: Lifecycle, now: float, *, is_fresh: bool) -> tuple[Child, Child]:

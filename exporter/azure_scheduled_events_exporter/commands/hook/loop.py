@@ -56,10 +56,10 @@ class Hook:
         self._command = command
         self._approvals = approvals
         self._log = log
-        self._processes: dict[str, Process] = {}  # by the id of the run
+        self._processes: dict[str, Process] = {}  # by the id of the run, `HookRun.run`
         self._reasons = Changes()  # why nothing is prepared, by EventId
         self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`
-        # How many documents had come when one last showed the event of a run, by EventId.
+        # By EventId: how many documents had come when the event of a run was last in a document.
         self._seen_at: dict[str, int] = {}
 
     def run(self, polled: Iterable[Exporter]) -> None:
@@ -134,7 +134,8 @@ class Hook:
     def _log_open_runs(self) -> None:
         """Log what an earlier hook of this name has left: interrupted runs, a preparation.
 
-        The end of a recovery removes all known runs. So if there is one, this VM has not recovered.
+        The end of a recovery removes all known runs. So if a run is known, this VM has not
+        recovered.
         """
         known = self._runs.known
         for run in known:

@@ -45,8 +45,8 @@ _LATE_OUTPUT_SECONDS = 0.2
 class Process(subprocess.Popen[bytes]):
     """The command of ``run`` and its children.
 
-    It gets the event in variables, and as JSON on standard input. Its output is passed on to the
-    standard output of this process.
+    The command gets the event in variables, and as JSON on standard input. Its output is passed on
+    to the standard output of this process.
 
     Attributes:
         run: the run, as it was when it began.
@@ -63,6 +63,7 @@ class Process(subprocess.Popen[bytes]):
         self.began = time.monotonic()
         self._tail = b""
         record = record_of(run)
+        # Only the variables have these; standard input has the record as it was stored.
         record |= {
             "seconds_left": record.get("seconds_until_not_before"),
             "phase": run.phase,

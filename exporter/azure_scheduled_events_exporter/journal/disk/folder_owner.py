@@ -1,8 +1,8 @@
 """Lets root act as the owner of the journal's folder while it touches files there.
 
 The folder may belong to the user of the exporter, who can put links into it. Root would follow such
-a link and write to a file that this user must not write. Must not change who this process is for
-anything but files, nor for a thread that runs already: scripts and other programs start as root.
+a link and write to a file that this user must not write. Everything but the access to files stays
+root's, and so do the threads that run already: scripts and other programs must start as root.
 """
 
 import ctypes
@@ -58,8 +58,8 @@ def _libc() -> ctypes.CDLL:
 def may_be_of_another_user(journal: Path) -> bool:
     """Return whether this process is root, and the journal's folder belongs to another user.
 
-    Returns True too if the disk does not say it in time: a disk that hangs must not keep the
-    exporter from starting.
+    Returns True too if the disk fails or does not say it in time: a disk that hangs must not keep
+    the exporter from starting.
     """
     found: Future[bool] = Future()
 

@@ -23,11 +23,11 @@ def file_path(path: Path) -> Path:
     Symbolic links are followed, so that different paths to one journal use the same lock. Root
     follows no link of another user to the file.
     """
-    # Not Path's methods, which raise if it cannot be reached: opening it reports that.
+    # Not Path's methods, which raise if the path cannot be reached: opening the file reports that.
     is_folder = os.path.isdir(path)  # noqa: PTH112
     is_file = os.path.isfile(path)  # noqa: PTH113
     if not is_folder and not is_file:
-        is_folder = path.suffix == ""  # the path of a file that is to be made has an extension
+        is_folder = path.suffix == ""  # nothing is there yet: only a file's name has an extension
     named = path
     if is_folder:
         named = path / FILE_NAME

@@ -122,7 +122,7 @@ def why_none_ran(sources: Sources) -> str:
     if not life.is_mine:
         return "a hook prepares only for events of its own VM"
     reason = _NOT_PREPARED.get(life.kind, "")
-    if sources.hooks:
+    if sources.hooks:  # the journal has runs for other events
         return reason or (
             "one ran for other events, but it was not running, or its options leave this one out"
         )
@@ -140,7 +140,7 @@ def answers(sources: Sources) -> Iterable[Answer]:
     if is_over and Phase.PREPARE in phases and Phase.RECOVER not in phases:
         why = "no run of it for this event is in the journal"
         hint = ""
-        if sources.others:
+        if sources.others:  # other events were current at the same time
             hint = "A hook recovers once, after the last of the events that it prepared for."
         yield Answer("Whether recover ran", why=why, hint=hint)
 

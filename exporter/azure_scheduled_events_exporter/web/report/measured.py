@@ -80,8 +80,8 @@ def interruption(life: Lifecycle) -> Answer:
         return Answer(_HOW_LONG_INTERRUPTED, ("no pause of 0.1s or more was seen",))
     why = ""
     if is_pause_a_restart(life):
-        # A pause is recorded only if it was measured from the start of the event on, but a restart
-        # is recorded all the same: only then can a part be missing.
+        # Only a restart is recorded although the start of the event was not watched. So only beside
+        # a restart can a part of the interruption be missing.
         why = _unmeasured(life)
     return Answer(_HOW_LONG_INTERRUPTED, (_pause(life, life.observed_pause),), why)
 
@@ -233,9 +233,9 @@ def _facts_without_start(life: Lifecycle) -> tuple[Fact, ...]:
     )
 
 
-def _row(name: str, told: Line, before: str, measured: Line) -> tuple[Line, ...]:
+def _row(name: str, expected: Line, before: str, measured: Line) -> tuple[Line, ...]:
     """Return a row: what was announced, what was counted in the minute before, and the result."""
-    return ((name,), told, (before,), measured)
+    return ((name,), expected, (before,), measured)
 
 
 def _count(value: float | None) -> str:
