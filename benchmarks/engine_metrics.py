@@ -31,7 +31,8 @@ class Metrics:
     def total(self, pattern: str) -> float:
         """Return the sum of a metric over its series; fail if there are none.
 
-        ``pattern`` is a regular expression of its name, after which labels may follow.
+        ``pattern`` is a regular expression of the metric's name, or of the name and all labels of
+        one series, as they are written. After a name alone, any labels may follow.
         """
         found = re.findall(rf"(?m)^{pattern}(?:{{.*}})? (\S+)$", self._text)
         assert found, pattern

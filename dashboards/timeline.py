@@ -29,7 +29,7 @@ _PLACE = "(resource_group, vm_name)"
 
 
 def fleet_query(group: str) -> str:
-    """Return the state of each of at most 50 VMs that had an event in the time range.
+    """Return the query for the state of each VM that had an event in the time range, at most 50.
 
     ``group`` matches the chosen resource groups.
     """
@@ -37,7 +37,7 @@ def fleet_query(group: str) -> str:
     named = f"0 * {last(VM_IMPACT, '[2h]')}"
     pauses = f"{metric(PAUSE)} + on (job, instance, event_id) group_left {_PLACE} {named}"
     latest = f"max by {_PLACE} (last_over_time({any_vm_impact(group)}[$__range] @ end()))"
-    # A VM has its pause only where no event gives it a state.
+    # At a moment at which a VM has both an event and a pause, `or` keeps the state of the event.
     return (
         f"(max by {_PLACE} ({_state(any_vm_impact())})"
         f" or max by {_PLACE} ({pauses}))"
@@ -46,7 +46,7 @@ def fleet_query(group: str) -> str:
 
 
 def vm_query(name: str, instance: str) -> str:
-    """Return the state of the events of one VM, by their type.
+    """Return the query for the state of the events of one VM, by their type.
 
     ``name`` matches the VM, and ``instance`` matches its exporter.
     """
@@ -59,9 +59,10 @@ def vm_query(name: str, instance: str) -> str:
 
 
 def _state(impacts: str) -> str:
-    """Return the number of the state of each event; ``impacts`` are when their impacts begin.
+    """Return the query for the state of each event, as a number.
 
     An event counts as Started once its impact has begun: then the comparison is 1, and else 0.
+    ``impacts`` is a query for the times at which the impacts begin.
     """
     return f"{_SCHEDULED} + ({impacts} <= bool time())"
 

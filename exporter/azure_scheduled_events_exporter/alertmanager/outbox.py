@@ -122,21 +122,26 @@ class Outbox:
         self._end_all_but(firing, now)
         # An event that ended in this run has an entry already; one of an earlier run gets it here.
         for alert, seconds_ago in wanted.ended:
-            # After hold_seconds without a post, Alertmanager has ended the alert by itself.
+            # Later, nothing is left to resolve: see `_end_all_but`.
             if seconds_ago < alert.hold_seconds:
                 entry = _ended(alert, now - seconds_ago)
                 self._entries.setdefault(alert.identity, entry)
         self._forget_oldest_ends()
 
     def _end_all_but(self, firing: Container[Identity], now: float) -> None:
-        """End the entries that are not among ``firing``, and forget those that ended long ago."""
+        """End the entries that are not among ``firing``, and forget those that ended long ago.
+
+        A post with an alert that fires says that it ends after ``hold_seconds``, and the last such
+        post was before the end of the event. So ``hold_seconds`` after that end, Alertmanager has
+        ended the alert by itself, and nothing is left to resolve.
+        """
         for identity, entry in list(self._entries.items()):
             if identity in firing:
                 continue
             if entry.ended_at is None:
                 self._entries[identity] = _ended(entry.alert, now)
             elif now - entry.ended_at > entry.alert.hold_seconds:
-                del self._entries[identity]  # Alertmanager has ended it by itself
+                del self._entries[identity]
 
     def _forget_oldest_ends(self) -> None:
         """Keep the newest :data:`MOST_ENDED` of the alerts whose events have ended."""

@@ -102,7 +102,7 @@ def result_of(life: Lifecycle, error: ImdsError | None) -> str:
     """
     if error is None:
         return _ACCEPTED
-    # The event keeps a request from here for as long as it is not known how that ended.
+    # `life.request` is an earlier request of this exporter whose result is still not known.
     had_no_answer_earlier = life.request is not None
     if had_no_effect(error) and had_no_answer_earlier:
         return f"{_NO_ANSWER} earlier, then {summary(error).removeprefix('approval ')}: {error}"
@@ -143,8 +143,8 @@ def _difference(life: Lifecycle, request: ApprovalRequest) -> str:
 
     A VM that has left Resources is no such change: fewer VMs are affected.
     """
-    now = _shown(life)
-    for name, seen in _shown(request.life).items():
+    now = _confirmed_fields(life)
+    for name, seen in _confirmed_fields(request.life).items():
         if seen != now[name]:
             return (
                 f"not approved: {name} was {seen} when you confirmed and is {now[name]} now;"
@@ -157,8 +157,8 @@ def _difference(life: Lifecycle, request: ApprovalRequest) -> str:
     return f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}"
 
 
-def _shown(life: Lifecycle) -> dict[str, str]:
-    """Return what an operator confirms, by the names of fields; Resources are compared apart."""
+def _confirmed_fields(life: Lifecycle) -> dict[str, str]:
+    """Return what an operator confirms, as text, by the names of fields; without Resources."""
     duration = life.event.duration_seconds
     return {
         "NotBefore": "unknown" if life.not_before is None else iso_time(life.not_before),

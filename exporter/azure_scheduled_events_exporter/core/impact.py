@@ -57,8 +57,8 @@ class Counted:
 
     Attributes:
         now: the readings of this moment.
-        last: the readings before, which are older than what the document shows as new; None if
-            there are none.
+        last: the readings before ``now``. What the document shows as new happened after them. None
+            if there are none.
         minute_ago: those from about a minute before ``last``, or the oldest of a shorter time; None
             if there are none before ``last``.
     """

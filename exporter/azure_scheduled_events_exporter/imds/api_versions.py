@@ -66,8 +66,8 @@ class ApiVersions:
         """Go on to the next version: the current one was refused. Return whether there is one.
 
         If there is none, the first one is the current version again, and a later request begins
-        anew: IMDS also answers 404 for a moment while it moves. After :meth:`answered`, the version
-        that was found stays, whatever is refused.
+        anew, because IMDS also answers 404 for a moment while Azure moves the service. After
+        :meth:`answered`, the version that was found stays, whatever is refused.
 
         ``offered``: the versions that IMDS has named in its refusal.
         """

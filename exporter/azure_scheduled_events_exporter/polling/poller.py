@@ -229,9 +229,10 @@ class Poller:
     def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
-        # `vm_name` is None while neither a setting nor IMDS has named this VM. Then the only name
-        # is that in the events of the journal, which may have come with another VM's image. Until
-        # that is settled (`knows_owner`), no approval is sent that depends on the name.
+        # `vm_name` is None while neither a setting nor IMDS has named this VM. The events of the
+        # journal carry a name, but the journal may have come with the image of another VM. So
+        # while it is open whose events they are (`knows_owner` is False), their name is not
+        # confirmed, and `due` returns no approval that depends on it.
         is_confirmed = state.vm_name is not None or state.knows_owner
         due = self.approvals.due(
             state.known,
@@ -339,5 +340,5 @@ class Poller:
     def _push(self) -> None:
         """Hand over what pushed alerts depend on, and let them be pushed if any of it is new."""
         if self.alerts is not None:
-            now = self.snapshot
-            self.alerts.update(now.shown, now.ended, now.identity, now.polls.up)
+            latest = self.snapshot
+            self.alerts.update(latest.shown, latest.ended, latest.identity, latest.polls.up)

@@ -69,7 +69,7 @@ def deliver_spans(
 
     An internal error of the delivery is logged, and the delivery starts again a minute later.
     """
-    # Also for spans from before a restart: they belong to this VM too.
+    # Spans from before a restart wait for the name too, because they belong to this VM.
     may_begin = identification.complete
     if identification.given is not None:  # the name is known: see _NAMED_SPANS_SECONDS
         may_begin = identification.asked

@@ -37,8 +37,9 @@ class Answer:
     """An HTTP answer.
 
     Attributes:
-        fault: the fault that is active, unless it has already replaced the answer. It may be one of
-            how an answer is sent, such as that only half of the body is.
+        fault: the active fault, for ``wire``, which performs those that change how an answer is
+            sent, such as only half of the body. None if no fault is active, or if this answer is
+            already the fault itself, such as a status of 500.
         is_from_imds: whether IMDS sends it. Otherwise the Guest Proxy Agent does, which names no
             content type and closes the connection.
     """

@@ -53,7 +53,7 @@ class HookRun:
         duration: how long it took; None if ``outcome`` is, or if the command was not started.
         seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
             without NotBefore.
-        record: the event as JSON when it started.
+        record: the event as JSON, as it was when the run began.
         output: the last lines that the command has written, printable.
         exit_status: of the command; None while it runs, or if a signal has ended it.
         signal: the name of the signal that has ended it, such as SIGTERM; ``""`` if none has.

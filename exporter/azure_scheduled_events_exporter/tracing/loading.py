@@ -26,8 +26,8 @@ def otlp_sender(endpoint: str | None) -> "OtlpSender":
     obstacle = length_obstacle(os.environ)
     if obstacle:
         raise UsageError(obstacle)
-    # This part of it would log a traceback about its variable, OTEL_PYTHON_CONTEXT, while it is
-    # imported. The exporter warns of the variable itself (tracing.variables).
+    # While OpenTelemetry is imported, this logger would get a traceback if OTEL_PYTHON_CONTEXT is
+    # wrong. The exporter warns of that variable itself (tracing.variables).
     logging.getLogger("opentelemetry.context").setLevel(logging.CRITICAL)
     try:
         # Within the try: OpenTelemetry reads some of its variables while it is imported.

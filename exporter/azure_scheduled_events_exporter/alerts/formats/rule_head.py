@@ -74,7 +74,11 @@ _EACH: Mapping[str, str] = {
     "NoExporters": "Prometheus or vmalert",
     "HookFailed": "exporter, type of event, phase and outcome",
 }
-"""What there is one alert for; of all others, each exporter (scrape target)."""
+"""What there is one alert for ("one per VM"), by the alert's name without its prefix.
+
+Of an alert that is not in this table, there is one per event if it has ``events``, else one per
+exporter: see :func:`each_of`.
+"""
 _WHEN: Mapping[str, str] = {
     "ScaleSetHit": "two events or more take half of a scale set",
     "VmNotBack": "a VM does not answer after its event has begun",
@@ -95,9 +99,10 @@ _WHEN: Mapping[str, str] = {
     "ClockOff": "the clocks of a VM and of Prometheus differ",
     "HookFailed": "a run of the hook has failed; stays for 15m",
 }
-"""When an alert fires, for the map: by the name without its prefix. The comment above it says more.
+"""When an alert fires, for the map of all alerts, by the alert's name without its prefix.
 
-Alerts about events have their kind and types instead.
+In the rule file, the comment above each alert says more. For alerts about events, the map has their
+kind and types instead.
 """
 
 

@@ -60,7 +60,8 @@ def run(parsed: argparse.Namespace) -> int:
     with interruptible(), as_folder_owner(path):
         log = logs.set_up("error", config.log_format)
         _check_access(path)
-        # Before this command may become an exporter, which would set such a file aside.
+        # First, because this command may become an exporter, and an exporter renames a file that is
+        # no journal of this version.
         check_may_be_opened(path)
         return _confirm_and_approve(parsed, with_endpoint(config, log), log, prepared)
 

@@ -24,7 +24,7 @@ def question(chosen: Sequence[Lifecycle]) -> str:
     rows = table([CURRENT_COLUMNS, *(current_row(life, now) for life in chosen)])
     events = [life.event for life in chosen if life.is_open_to_approval]
     if not events:
-        return rows.rstrip("\n")  # the result gives the reason
+        return rows.rstrip("\n")  # the results, which are printed next, say why
     # Each VM once, in the order of the events.
     affected = dict.fromkeys(name for event in events for name in event.resources)
     text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(affected)}"
@@ -49,11 +49,13 @@ def _deleted(events: Iterable[ScheduledEvent]) -> list[str]:
 def _now(lives: Sequence[Lifecycle]) -> float:
     """Return the time now by the clock of IMDS.
 
-    NotBefore is a time by that clock, and the one of this VM may be wrong. The exporter saw each
-    event at a moment that has both times: what has passed since the newest one is added to it.
+    NotBefore is a time by that clock, and the clock of this VM may be wrong. ``first_seen`` of each
+    event was recorded by an exporter that corrects its clock to that of IMDS. The latest
+    ``first_seen`` has the best correction, so this command takes over that one.
     """
     clock = ImdsClock(system_clock())
-    clock.follow(max((life.first_seen for life in lives), key=lambda seen: seen.wall))
+    latest = max((life.first_seen for life in lives), key=lambda seen: seen.wall)
+    clock.follow(latest)
     return clock().wall
 
 

@@ -27,7 +27,8 @@ def of_loaded_rules(api: Api, own: Labels) -> Labels:
     They are for the VM that has the most labels in common with the team's alert ``own``.
 
     Raises:
-        ExporterError: no VM has one, the rule is not loaded, or Prometheus cannot be asked.
+        ExporterError: no VM has a label in common with ``own``, the rule is not loaded, or
+            Prometheus cannot be asked.
     """
     rule = _loaded_rule(api)
     # The rule's own query would find only VMs that are under maintenance at this moment.

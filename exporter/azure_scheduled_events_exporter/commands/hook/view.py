@@ -47,8 +47,9 @@ class View:
     def is_too_late(self, life: Lifecycle) -> bool:
         """Return whether it is too late to prepare for the event.
 
-        It is if the event has started, or NotBefore is over. If NotBefore still moves, it is not
-        too late any more. For an event that ended before it began, it never is.
+        That is so once the event has started, or NotBefore is over. If NotBefore is moved after
+        that, it is not too late any more. An event that was cancelled before it began needed no
+        preparation: then nothing was too late, even after NotBefore.
         """
         if life.outcome in _NEVER_BEGAN:
             return False

@@ -59,7 +59,7 @@ def boots(life: Lifecycle) -> tuple[float, ...]:
     for moment in _moments(life):
         if moment.booted_at is not None:
             booted[moment.booted_at.boot_id] = moment.booted_at.wall
-    # The boot in which the event was first seen was before that sight of it.
+    # The VM was running when it first saw the event, so the boot of that moment came before it.
     before_event = booted.pop(life.first_seen.boot_id, None)
     found = list(booted.values())
     if before_event is not None and not life.announced:
