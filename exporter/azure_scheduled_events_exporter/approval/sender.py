@@ -120,13 +120,13 @@ class ApprovalSender:
             self.journal.set_request_results(results)
         if self._sent is not None:
             return None
-        for one in due:
-            if one.life.event_id not in shown:
+        for candidate in due:
+            if candidate.life.event_id not in shown:
                 continue
-            if not is_name_confirmed and _depends_on_name(one):
+            if not is_name_confirmed and _depends_on_name(candidate):
                 continue  # the journal may be another VM's
-            if one.request is None or self.journal.mark_sent(one.request):
-                return one
+            if candidate.request is None or self.journal.mark_sent(candidate.request):
+                return candidate
         return None
 
     def send(self, due: Due) -> None:

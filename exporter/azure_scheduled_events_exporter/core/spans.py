@@ -24,7 +24,7 @@ The others are detected, scheduled, approval, started and hook.
 """
 
 _WITH_IMPACT = frozenset({"started", ROOT})
-"""The spans that have what was measured as attributes: the event has its impact during them."""
+"""The spans whose attributes include the measured impact: the event has its impact during them."""
 
 _PREFIX = "azure.scheduled_event."
 """The beginning of each attribute's name."""
@@ -233,7 +233,7 @@ def _span_event(move: Move) -> SpanEvent:
 def _attributes(life: Lifecycle, *, with_impact: bool) -> dict[str, AttributeValue]:
     """Return the attributes of a span, without those that have no value.
 
-    ``with_impact``: whether what was measured is among them.
+    ``with_impact``: whether the measured impact is among them.
     """
     values: dict[str, AttributeValue | None] = {}
     for name, value in event_values(life.event).items():

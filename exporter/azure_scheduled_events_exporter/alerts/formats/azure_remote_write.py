@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes VMs and writes to an Azure Monitor workspace."""
+"""Renders the configuration of a Prometheus that writes to an Azure Monitor workspace."""
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.alerts.settings import Settings
@@ -15,7 +15,7 @@ _CLIENT = {"client_id": "00000000-0000-0000-0000-000000000000"}  # to be replace
 
 
 def prometheus_remote_write(settings: Settings) -> str:
-    """Return the whole configuration.
+    """Return the whole configuration, for users to fill in: it scrapes VMs, and has no rules.
 
     Source: https://learn.microsoft.com/azure/azure-monitor/metrics/prometheus-remote-write-virtual-machines
     """

@@ -48,8 +48,8 @@ class View:
         """Return whether it is too late to prepare for the event.
 
         That is so once the event has started, or NotBefore is over. If NotBefore is moved after
-        that, it is not too late any more. An event that was cancelled before it began needed no
-        preparation: then nothing was too late, even after NotBefore.
+        that, it is not too late any more. An event that was cancelled or withdrawn before it began
+        needed no preparation: for it, the answer is False, even after NotBefore.
         """
         if life.outcome in _NEVER_BEGAN:
             return False
