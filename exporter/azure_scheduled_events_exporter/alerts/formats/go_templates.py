@@ -1,7 +1,7 @@
 """Parts of templates of Go, in which Prometheus, vmalert and Grafana write the texts of alerts.
 
 In a template, ``{{`` and ``}}`` enclose an action. The texts of alerts name facts, such as
-``{loss}``; each function here returns the templates of one fact or some. It gets ``labels``: what
+``{loss}``: ``loss``, ``ahead`` and ``hook`` return the templates of some. They get ``labels``: what
 precedes the name of a label of the alert, such as ``$labels.``.
 """
 
