@@ -76,8 +76,7 @@ def _imds_unreachable() -> Alert:
         ),
         ends=(
             "The alert resolves when 60 % of the polls of the last 2 minutes have succeeded, and"
-            " the exporter knows the VM's name. It also resolves when nothing has scraped the"
-            " exporter for 2 minutes: then ExporterDown follows."
+            " the exporter knows the VM's name; or when its scrapes have failed for 2 minutes."
         ),
         holds="3m",
         labels=_LABELS,

@@ -17,6 +17,8 @@ _MATCHER: Final = re.compile(
     re.VERBOSE,
 )
 """One matcher; a text may have several: ``{severity="page", team!="db"}``."""
+_ESCAPED: Final = re.compile(r'\\(["\\n])')
+"""An escape in a value. Alertmanager leaves any other backslash as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,14 @@ def _matchers(section: Mapping[str, Any], new: str, equal: str, regex: str) -> I
     """
     for text in section.get(new) or ():
         for name, operator, written in _MATCHER.findall(str(text)):
-            value = written.strip().strip('"').replace("\\\\", "\\")
-            yield Matcher(name, operator, value)
+            yield Matcher(name, operator, _unquoted(written))
     for name, value in (section.get(equal) or {}).items():
         yield Matcher(str(name), "=", str(value))
     for name, value in (section.get(regex) or {}).items():
         yield Matcher(str(name), "=~", str(value))
+
+
+def _unquoted(written: str) -> str:
+    """Return a matcher's value as Alertmanager reads it: without quotes and escapes."""
+    text = written.strip().removeprefix('"').removesuffix('"')
+    return _ESCAPED.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], text)

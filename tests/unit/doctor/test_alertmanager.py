@@ -41,6 +41,13 @@ def inhibitions(*rules: dict[str, Any]) -> Finding:
             "[instance, namespace]",
         ),
         ("alertname=Down", 'severity=~".+"', [], "with alertname=Down fires"),
+        pytest.param(
+            r'alertname="Disk \"/data\" is full"',
+            'severity=~".+"',
+            [],
+            'with alertname=Disk "/data" is full fires',
+            id="quotes within a value",
+        ),
     ],
 )
 def test_inhibitions_that_mute_events(
