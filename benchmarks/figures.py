@@ -165,7 +165,7 @@ class Bench:
         """Return the MiB of an exporter of one event, after many scrapes and polls."""
         with self.running(1, *flags) as exporter:
             exporter.scrapes(200)
-            self._processor(exporter)  # it polls meanwhile
+            self._processor(exporter)  # only for the time that this takes: the exporter polls
             exporter.scrapes(10)
             return exporter.memory()
 
@@ -227,7 +227,8 @@ class Bench:
 
     def _change(self, exporter: Measurement, number: int) -> float:
         """Return the seconds from a change to ``/metrics``; up to ``_LOOK_SECONDS`` too many."""
-        # The last change was seen right after a poll, so any moment up to the next poll may come.
+        # The change before this one was seen right after a poll. The random part of a second, the
+        # time between polls, lets this change come at any moment between two polls.
         time.sleep(random.random())
         new = event(number)
         event_id = str(new["EventId"]).encode()
@@ -261,7 +262,8 @@ class Bench:
             before = exporter.processor()
             for minute in range(1, _ROUNDS + 1):
                 self._simulator.set_document(events(count, minute))
-                # A poll must see this change alone; many events take it longer than its second.
+                # A poll sees this change before the next one comes. With many events, a poll takes
+                # longer than the second between polls.
                 time.sleep(max(1.1, count / 300))
             used = exporter.processor() - before
             poll = used / _ROUNDS * _MILLI

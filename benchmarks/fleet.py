@@ -9,7 +9,7 @@ exporters for all VMs, and a step of a rollout every ``--change`` seconds: one e
 one starts, one ends. The engine under test, Alertmanager and a webhook run on the same machine, so
 measure one engine at a time, with nothing beside it. Figures are those of the second half of the
 run. The longest window of the rules over all exporters is 30 minutes, so a run shorter than that,
-as the default is, shows somewhat less than a long one.
+as the default is, shows somewhat lower costs than a long one.
 """
 
 import json
@@ -163,6 +163,7 @@ def roll_out(server: Server, plan: Plan) -> dict[str, float]:
     half = plan.minutes / 2 * 60
     end = time.monotonic() + half
     while (left := end - time.monotonic()) > 0:
+        # At random moments, so that changes are not in step with scrapes and evaluations.
         pause = plan.change * random.uniform(0.5, 1.5)
         time.sleep(min(left, pause))
         event_id, at = server.advance()

@@ -5,7 +5,7 @@ If it does, the first row is all green. Below it, a table has the exporters, the
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from azure_scheduled_events_exporter.alerts.series import BLIND as RECORDED
+from azure_scheduled_events_exporter.alerts.series import BLIND
 
 from . import titles
 from .board import EXPORTER_BOARD, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
@@ -87,13 +87,14 @@ def _problem(expression: str) -> str:
     Its value is 0 if none of the known exporters has the problem, and :data:`.style.UNKNOWN` if no
     exporter is known.
 
-    Usually ``$sees`` tells which are known. With rules, it is a recording that counts by job, so it
-    has no series of a healthy instance. Therefore ``up`` is read too, if people have chosen an
-    instance.
+    Known is an exporter that has a series of ``$sees``. But if the shipped rules are loaded,
+    ``$sees`` is a recording (:func:`.queries.watch_variables`), in which the exporters that work
+    are only a number for each job. So if people have chosen an instance, ``up`` is read too.
 
-    The matcher ``all!~"$instance"`` is this condition. No series has a label ``all``, so Prometheus
-    compares the empty text with ``$instance``. Without a choice, that is ``.*``, which matches the
-    empty text: nothing is selected. The name of an instance does not match it, so ``up`` is read.
+    The matcher ``all!~"$instance"`` says whether they have. No series has a label ``all``, so
+    Prometheus compares the empty text with ``$instance``. Without a choice, that is ``.*``, which
+    matches the empty text: nothing is selected. The name of an instance does not match it, so
+    ``up`` is read.
     """
     chosen = selector("up", *_TARGET, 'all!~"$instance"')
     known = f"{selector('$sees', *_TARGET)} or {chosen}"
@@ -106,12 +107,15 @@ def _problem(expression: str) -> str:
 # The numbers of the states, the worst first. The number of an exporter that sees IMDS is the time
 # of its last answer: _SEES is only a lower bound of these times.
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
-# RECORDED has the first two of these states, with the same numbers. Without rules, they follow from
-# what was scraped.
+# The recording BLIND has the first two of these states, with the same numbers. Without the shipped
+# rules, they follow from two metrics that are 0 in these states. So the first one, where it is 0,
+# already has the number _DOWN.
+_IS_DOWN = f"{selector('$scraped', *_TARGET)} == {_DOWN}"
+_SEES_NO_IMDS = f"{selector('$sees', *_TARGET)} == 0"
 _BLIND = (
-    f"{selector(RECORDED, *_TARGET)}"
-    f" or on (job, instance) {selector('$scraped', *_TARGET)} == {_DOWN}"
-    f" or {_IMDS_FAILS} + ({selector('$sees', *_TARGET)} == 0)"
+    f"{selector(BLIND, *_TARGET)}"
+    f" or on (job, instance) {_IS_DOWN}"
+    f" or {_IMDS_FAILS} + ({_SEES_NO_IMDS})"
 )
 _FAILING = f"{_BLIND} or on (job, instance) {_JOURNAL_FAILS} + ({_NO_JOURNAL})"
 _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
@@ -152,7 +156,7 @@ def exporter() -> Json:
             variable(
                 "instance",
                 "Instance",
-                f"label_values({metric('build_info', _TARGET[0])}, instance)",
+                f"label_values({metric('build_info', JOB)}, instance)",
                 all_value=".*",
             ),
             *watch_variables(),

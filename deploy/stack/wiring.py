@@ -1,4 +1,4 @@
-"""Translates the settings of containers for this machine.
+"""Translates the settings of containers for ``make stack``, which runs services without containers.
 
 Names of services become addresses of 127.0.0.1, and mounts become files in a folder. A line that
 names a service which does not run here is left out. Starts nothing, and writes only the files that
@@ -40,14 +40,14 @@ class Wiring:
         self._folder = folder
         self._ports = ports
         self._addresses: dict[str, str] = {}
-        gone: list[str] = []
+        of_absent: list[str] = []
         for name, service in services.items():
             if name in absent:
-                gone.extend(_addresses_of(service))
+                of_absent.extend(_addresses_of(service))
             else:
                 self._add_addresses(service)
         # Whole addresses only: not the end of a longer name, nor the beginning of a longer port.
-        self._gone = re.compile(rf"(?<![\w.-])(?:{_any_of(gone)})(?!\d)")
+        self._absent_address = re.compile(rf"(?<![\w.-])(?:{_any_of(of_absent)})(?!\d)")
 
     def _add_addresses(self, service: Service) -> None:
         """Note what replaces the addresses of ``service``, and those of its pages.
@@ -96,7 +96,7 @@ class Wiring:
         """Return ``text`` for ``service`` here, without the lines about absent services."""
         kept = ""
         for line in text.splitlines(keepends=True):
-            if not self._gone.search(line):
+            if not self._absent_address.search(line):
                 kept += line
         here = self._here(service)
         # Of two names of which one begins with the other, the longer one is meant.

@@ -17,7 +17,8 @@ from .severities import CRITICAL, INFO, LEVELS, WARNING, pages, word_of
 from .vm_recordings import fleet_recordings, vm_recordings
 from .vms import vm_alerts
 
-_NAME = "azure-scheduled-events"
+EVENTS_GROUP = "azure-scheduled-events"
+"""The name of the group of alerts about events. The names of all other groups begin with it."""
 _LONGEST = 60.0
 """Longest time between evaluations, in seconds.
 
@@ -33,7 +34,8 @@ With more than one, an evaluation may be missed.
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return all groups.
 
-    An alert that pages reads only recordings of its own group, so it waits for no other group.
+    An alert that pages reads only recordings of its own group, so it waits for no other group. The
+    most urgent group comes first; less urgent ones are evaluated less often.
     """
     interval = parse_duration(settings.text("evaluation.interval"))
 
@@ -46,25 +48,25 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     remembered = format_duration(_REMEMBERED * of_vms)
     return (
         Group(
-            name=_NAME,
+            name=EVENTS_GROUP,
             interval=format_duration(every(1)),
             recordings=event_recordings(settings),
             alerts=_chosen(event_alerts(settings), settings),
         ),
         Group(
-            name=f"{_NAME}-vms",
+            name=f"{EVENTS_GROUP}-vms",
             interval=format_duration(of_vms),
             recordings=vm_recordings(settings, remembered),
             alerts=_chosen(vm_alerts(settings), settings),
         ),
         Group(
-            name=f"{_NAME}-life",
+            name=f"{EVENTS_GROUP}-life",
             interval=format_duration(every(6)),
             recordings=fleet_recordings(),
             alerts=_chosen(late_alerts(), settings),
         ),
         Group(
-            name=f"{_NAME}-exporters",
+            name=f"{EVENTS_GROUP}-exporters",
             interval=format_duration(every(12)),
             recordings=(),
             alerts=_chosen(exporter_alerts(settings), settings),
@@ -77,13 +79,13 @@ def alerts(settings: Settings) -> tuple[Alert, ...]:
     return tuple(alert for group in groups(settings) for alert in group.alerts)
 
 
-def _chosen(every: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
+def _chosen(shipped: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
     """Return the alerts that are not disabled, with the severities and labels of the settings."""
     disabled = [full_name(name) for name in settings.items("alerts.disabled")]
     severities = _severities(settings)
     more = settings.pairs("labels.add")
     chosen = []
-    for each in every:
+    for each in shipped:
         if each.name not in disabled:
             severity = severities.get(each.name) or word_of(each.severity, settings)
             chosen.append(replace(each, severity=severity, labels={**each.labels, **more}))
@@ -110,20 +112,21 @@ def _severities(settings: Settings) -> dict[str, str]:
 def unrouted(settings: Settings) -> tuple[str, ...]:
     """Return the words of severities that do not page, although they were probably meant to.
 
-    These are the words of alerts whose default level is critical. Another such word is the name of
-    a level to which the settings give another word, if an alert still has the name: perhaps the
-    setting of this one alert was forgotten. Words that certainly mean tickets are left out.
+    ``assets`` warns of them. Words that certainly mean tickets are left out.
     """
     words = {each.name: each.severity for each in alerts(settings)}
-    suspect = _words_of(CRITICAL, words)
+    meant_to_page = _words_of(CRITICAL, words)
+    # A team may have a word of its own for a level, and yet write the level for a single alert:
+    # perhaps it forgot to replace that, too.
     for level in LEVELS:
         if level in words.values() and word_of(level, settings) != level:
-            suspect.add(level)
+            meant_to_page.add(level)
     tickets = {word_of(WARNING, settings), word_of(INFO, settings)}
     if settings.items("severities.paging"):
         # Whoever lists the words that page has left those of warnings out on purpose.
         tickets |= _words_of(WARNING, words)
-    return tuple(sorted(word for word in suspect - tickets if not pages(word, settings)))
+    suspect = meant_to_page - tickets
+    return tuple(sorted(word for word in suspect if not pages(word, settings)))
 
 
 def _words_of(level: str, words: Mapping[str, str]) -> set[str]:

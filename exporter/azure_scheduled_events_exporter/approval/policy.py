@@ -64,9 +64,10 @@ class Range:
         return self.at_least <= value < self.below
 
     def contains(self, other: "Range", lowest: float) -> bool:
-        """Return whether all values of ``other`` from ``lowest`` on are in the range.
+        """Return whether every value that an event can have in ``other`` is in this range, too.
 
-        No event has a smaller value than ``lowest``.
+        No event has a smaller value than ``lowest``. ``approval.policy_file`` asks, to refuse a
+        rule that never decides, because an earlier one matches all of its events.
         """
         return self.at_least <= max(lowest, other.at_least) and other.below <= self.below
 
@@ -111,7 +112,10 @@ class Match:
         )
 
     def allows_duration(self, seconds: float | None) -> bool:
-        """Return whether the rule matches events with this announced duration, or with None."""
+        """Return whether the rule matches events with this announced duration.
+
+        None stands for an event that announces none.
+        """
         if self.unknown_duration:
             return seconds is None
         return self.duration.holds(seconds)
@@ -120,7 +124,8 @@ class Match:
     def fewest_resources(self) -> int:
         """The smallest number of VMs in Resources of the events that this may match.
 
-        It is 1 for this VM's own events, because their Resources name this VM.
+        It is 1 for this VM's own events, because their Resources name this VM. It is the ``lowest``
+        of :meth:`Range.contains`.
         """
         return 1 if self.scope == {Scope.SELF} else 0
 

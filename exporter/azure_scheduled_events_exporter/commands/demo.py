@@ -77,15 +77,15 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError(
             "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
         )
-    # A setting that a flag, a variable or a file sets has a place. It keeps its value: what is
-    # handed to `resolve` as flags replaces variables and the file.
-    given = {setting.flag for setting, _, place in texts_and_places(flags, environment) if place}
-    defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
+    # Our defaults are handed to `resolve` as flags, which replace variables and the file. So those
+    # of settings that a variable or the file sets, and that therefore have a place, are left out.
+    written = {setting.flag for setting, _, place in texts_and_places(flags, environment) if place}
+    defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in written}
     for name in _COLLECTOR:
         environment.pop(name, None)
     config = resolve({**defaults, **_ONLY_FLAGS, **flags}, environment)
     # Before the simulator has threads: on Linux, each thread has capabilities of its own.
-    give_up(config.process_user, config.web_listen_address.port, None)
+    give_up(config.process_user, config.web_listen_address.port, journal=None)
     with Simulator("all", speed=parsed.speed, loop=True) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
 

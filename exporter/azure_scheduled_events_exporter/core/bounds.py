@@ -59,11 +59,13 @@ class _Room:
     def has(self, needed: int, *, is_mine: bool) -> bool:
         """Return whether events with the weight ``needed`` fit, of this VM or of others."""
         of_this_sort = self.peers
+        of_other_sort = self.own
         if is_mine:
             of_this_sort = self.own
-        # If there are too many of the other sort, its room is negative, and reduces the total.
-        total = self.own + self.peers
-        return needed <= of_this_sort and needed <= total
+            of_other_sort = self.peers
+        # If the other sort has more than its room, it has taken the excess from this one.
+        excess = max(0, -of_other_sort)
+        return needed <= of_this_sort - excess
 
     def take(self, needed: int, *, is_mine: bool) -> None:
         """Use room for the weight ``needed``; a negative one gives room back."""
@@ -79,8 +81,11 @@ def within_bounds(
     """Return ``document`` without the events for which there is no room.
 
     Current events get room first, then ended ones that are in the document again, then new ones: so
-    no new event pushes out a known one. Only while the document is partly unreadable, and so ends
-    nothing, can a current event be left out: one that has grown stays as it was.
+    no new event pushes out a known one.
+
+    A current event that is left out of a wholly readable document would end, so it always stays. A
+    document that is partly unreadable ends nothing. There, a current event whose texts have grown
+    beyond the room is left out, and so stays known as it was.
 
     Args:
         known: the known events.
@@ -96,9 +101,8 @@ def within_bounds(
         needed = weight(event)
         if before is not None:
             needed -= weight(before.event)  # it has that room already
-        # A current event that is left out of a document without unreadable entries would end.
-        would_end = before is not None and not document.unreadable
-        if needed <= 0 or would_end or room.has(needed, is_mine=is_mine):
+        would_end_without = before is not None and not document.unreadable
+        if needed <= 0 or would_end_without or room.has(needed, is_mine=is_mine):
             room.take(needed, is_mine=is_mine)
             kept.add(event.event_id)
     if len(kept) == len(document.events):
@@ -110,7 +114,10 @@ def within_bounds(
 def _room_beside(
     known: Lifecycles, document: Document, staying: Iterable[Lifecycle], vm_name: str | None
 ) -> _Room:
-    """Return the room beside the current events, each with the weight that it had until now."""
+    """Return the room beside the current events, each with the weight that it had until now.
+
+    Events that are in neither ``staying`` nor ``document`` end, and take no room.
+    """
     room = _Room()
     for life in staying:
         room.take(weight(life.event), is_mine=life.is_mine)

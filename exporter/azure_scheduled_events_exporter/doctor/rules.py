@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.alerts.formats.prometheus import (
     VERSION_ANNOTATION,
     rules_version,
 )
-from azure_scheduled_events_exporter.alerts.groups import groups
+from azure_scheduled_events_exporter.alerts.groups import EVENTS_GROUP, groups
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.config.settings import Config
 
@@ -20,9 +20,7 @@ from .finding import Finding, Findings, counted, ok, warning, wrong
 from .subject import Subject
 
 _GROUPS = tuple(group.name for group in groups(Settings()))
-"""The names of the rule groups that this version ships."""
-_PREFIX = _GROUPS[0]
-"""The name of the group of alerts about events, with which the names of all groups begin."""
+"""The names of the rule groups that this version ships. They all begin with EVENTS_GROUP."""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -36,7 +34,7 @@ def examine(subject: Subject, api: Api) -> Findings:
 def _rules(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the rules; set the labels of their alerts in ``subject``."""
     loaded = api.data("/api/v1/rules")["data"]["groups"]
-    ours = [group for group in loaded if group["name"].startswith(_PREFIX)]
+    ours = [group for group in loaded if group["name"].startswith(EVENTS_GROUP)]
     missing = sorted(set(_GROUPS) - {group["name"] for group in ours})
     hint = "Add prometheus-rules.yml to rule_files and reload Prometheus."
     if not ours:

@@ -142,6 +142,7 @@ def _with_tls(http: HttpConfig, tls: Section, folder: Path) -> HttpConfig:
         raise tls.error("cert_file and key_file belong together: write both")
     pair = None
     if certificate:
+        # Only to try the files: this raises if they cannot be used.
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls, folder)
         pair = (certificate, key)
     return replace(
@@ -172,7 +173,7 @@ def _secret(section: Section, key: str, folder: Path) -> str:
 def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
     """Return ``text`` without line breaks at its ends. Errors do not quote it: it may be a secret.
 
-    A block scalar of YAML (``key: |``) ends in a line break.
+    A block scalar of YAML (``key: |``) ends in a line break. An error begins with ``where``.
     """
     text = text.strip("\r\n")
     # Control characters, and surrogates, which no header can carry.

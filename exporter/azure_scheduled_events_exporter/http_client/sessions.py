@@ -76,7 +76,8 @@ class Session(requests.Session):
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ARG002 - as requests calls it
         """Return None, as if there were no redirect.
 
-        Otherwise requests would read its whole body into memory, although it is not followed.
+        Otherwise requests would read the whole body of a redirect into memory, although it follows
+        none.
         """
         return None
 

@@ -45,8 +45,9 @@ class Connection(H11Protocol):
 
     Attributes:
         since: when it began to be idle, or busy, in seconds of the event loop's clock.
-        is_last: whether the connection ends with its next response.
-        is_forbidden: whether the client's certificate has none of the allowed names.
+        is_last: whether the connection ends with its next response, in which ``app`` says so.
+        is_forbidden: whether the client's certificate has none of the allowed names. Then ``app``
+            refuses every request.
     """
 
     since = 0.0
@@ -106,14 +107,14 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._enter_phase(None)
+        self._enter_phase(None)  # ends the deadline
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's meaning of the result
         """Return whether the connection stays open, although the client has closed its side.
 
-        It does for the answer to a request that is under way, without TLS: asyncio has no
-        half-closed TLS connections.
+        It does for the answer to a request that is under way, which is then the last one. With TLS
+        it does not: asyncio has no half-closed TLS connections.
         """
         self.is_last = self.is_busy and self.scheme != "https"
         return self.is_last

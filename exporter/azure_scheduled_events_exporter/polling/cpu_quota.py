@@ -27,9 +27,9 @@ class CpuQuota:
         self._stopped = self._read()  # at the last call of stopped_since_last_call()
 
     def stopped_since_last_call(self) -> float:
-        """Return for how many seconds it stopped them since the last call, summed over the CPUs.
+        """Return for how many seconds the quota stopped the processes since the last call.
 
-        It is 0 if that is not known.
+        The seconds of all CPUs are added up. The result is 0 if they are not known.
         """
         before = self._stopped
         self._stopped = self._read()

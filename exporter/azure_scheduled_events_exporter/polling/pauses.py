@@ -132,9 +132,10 @@ class Pauses:
     def attend(self, known: Lifecycles, *, is_last: bool = False) -> None:
         """Measure while this VM has an event, and write a heartbeat while one is Started.
 
-        Call it at the end of each poll, and before a change of events is shown. ``is_last``: the
-        process ends. Then the measurement ends, and an event of this VM in any state gets a
-        heartbeat, because it may start before the exporter runs again.
+        Call it at the end of each poll, and before a change of events is shown, because a pause may
+        follow at once. ``is_last``: the process ends. Then the measurement ends, and a heartbeat is
+        written for an event of this VM in any state, because it may start before the exporter runs
+        again.
         """
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
         has_event = bool(states)

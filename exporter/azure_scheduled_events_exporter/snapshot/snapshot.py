@@ -36,7 +36,7 @@ So a VM that comes back within that time still shows the end.
 ALL_ENDED_SECONDS = 300.0
 """For how long metrics show every end, in seconds, however many events end at once.
 
-So the rules learn of each end. Only of those that are older, there is a limit, :data:`MOST_ENDED`.
+So the rules learn of each end. Only the number of older ones has a limit, :data:`MOST_ENDED`.
 """
 
 MOST_ENDED = 100
@@ -106,8 +106,8 @@ class Snapshot:
         identity: this VM in the instance metadata; None while unknown.
         incarnation: of the newest document; None if it carried none.
         document_changes: number of documents that differed from the one before.
-        events_dropped: number of events of documents that were left out, because as many are known
-            as ``core.bounds`` permits.
+        events_dropped: how many events that documents showed were left out, because as many are
+            known as ``core.bounds`` permits.
         current: the current events by EventId.
         shown: the current events that documents of this run have shown, by EventId; the others are
             known from the journal only.

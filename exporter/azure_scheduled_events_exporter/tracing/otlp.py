@@ -43,8 +43,8 @@ _TRIED = SpanFacts("1" * 32, "1" * 16, "", "tried at the start, and not sent", 0
 class OtlpSender:
     """Sends spans to ``endpoint``, a base address, with or without ``/v1/traces`` at its end.
 
-    If it is None, the address is that in the ``OTEL_*`` variables. No export takes more than
-    ``longest`` seconds.
+    If ``endpoint`` is None, the address is that in the ``OTEL_*`` variables. No export takes more
+    than ``longest`` seconds.
     """
 
     def __init__(self, endpoint: str | None, longest: float = LONGEST_EXPORT_SECONDS) -> None:
@@ -53,7 +53,8 @@ class OtlpSender:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         # Otherwise the SDK looks for the provider that OTEL_PYTHON_METER_PROVIDER names, and fails.
         metrics.set_meter_provider(metrics.NoOpMeterProvider())
-        # The exporter takes what is None from the variables.
+        # The exporter takes what is None from the variables. If the time limit there cannot be
+        # used, it has to be given.
         url = None
         if endpoint is not None:
             url = endpoint.rstrip("/").removesuffix(TRACES_PATH) + TRACES_PATH
@@ -101,7 +102,7 @@ class OtlpSender:
             reason = f"nothing was sent: {self._session.obstacle}"
             return ExportResult(ExportOutcome.LATER, reason=reason)
         return ExportResult(
-            ExportOutcome.DIVISIBLE,
+            ExportOutcome.DIVISIBLE,  # perhaps one span is to blame: halves are tried
             reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
         )
 

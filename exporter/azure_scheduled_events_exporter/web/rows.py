@@ -1,4 +1,7 @@
-"""Events, and the documents that IMDS sent, as rows of tables for a terminal. Pure."""
+"""Events, and the documents that IMDS sent, as rows of tables for a terminal.
+
+For the commands ``events``, ``history`` and ``approve``. Pure.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress

@@ -72,13 +72,16 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     # A group of many exporters: without this, one mail every 30 s while a fleet is rolled out or
     # scaled in.
     exporters = {"matchers": ['component="exporter"'], "group_interval": "5m"}
-    shown = {"matchers": [f'severity="{word_of(INFO, settings)}"'], "receiver": f"{prefix}show"}
+    only_shown = {
+        "matchers": [f'severity="{word_of(INFO, settings)}"'],
+        "receiver": f"{prefix}show",
+    }
     # A team may give VmNotBack a severity that does not page. Each VM is then a ticket of its own.
     not_back_as_ticket = {**not_back, **at_once}
     return {
         "matchers": [_OURS],
         **defaults(settings, prefix),
-        "routes": [paging, shown, not_back_as_ticket, urgent, event, exporters],
+        "routes": [paging, only_shown, not_back_as_ticket, urgent, event, exporters],
     }
 
 
@@ -88,9 +91,9 @@ def inhibitions(settings: Settings) -> list[dict[str, Any]]:
     Only alerts of events have an event_id: without that matcher, two alerts that lack it would
     count as equal. The alerts that say something new about an event are excluded.
 
-    Alertmanager never reports an alert as resolved that ends while it is inhibited
-    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no
-    alert is inhibited here that is usually delivered before the one that would inhibit it.
+    If an alert ends while it is inhibited, Alertmanager never reports it as resolved
+    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So an
+    alert that is usually delivered before the one that would inhibit it is not inhibited here.
     """
     beside = "|".join(map(full_name, _BESIDE))
     down = full_name("ExporterDown")

@@ -1,4 +1,7 @@
-"""The exporter that sends what is requested in the journal: the running one, or this process."""
+"""For ``approve``: the exporter that sends the requests in the journal.
+
+It is the exporter that runs on this VM, or else this process.
+"""
 
 import logging
 import math

@@ -83,13 +83,13 @@ class Drill:
 
     def post(self) -> None:
         """Post the alert to Alertmanager directly, labeled as a drill."""
-        told = self.alert.annotations
+        real = self.alert.annotations
         event_id = f"{DRILL}-{self.alert.labels['event_id']}"
         labels = {**self.alert.labels, "event_id": event_id, "drill": "true"}
         texts = {
-            **told,
-            "summary": f"{DRILL}: {told['summary']}",
-            "description": f'{MARK} {_CONFIRM} The text of a real alert: "{told["description"]}"',
+            **real,
+            "summary": f"{DRILL}: {real['summary']}",
+            "description": f'{MARK} {_CONFIRM} The text of a real alert: "{real["description"]}"',
         }
         what = f"{self.alert.name} ({labels['severity']}) for {self._vm}"
         say(f"drill: {what}, posted to {self.alertmanager.shown}")

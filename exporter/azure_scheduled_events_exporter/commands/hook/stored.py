@@ -1,4 +1,4 @@
-"""The file in which a hook keeps its runs: where it is, what is in it, and those of other hooks.
+"""The file in which a hook keeps its runs: where and what it is, and the files of other hooks.
 
 A hook runs its command to prepare for each event, and once to recover after the last one. What was
 prepared has to be recovered, also by a hook that has restarted: therefore the file. Must not write
@@ -83,7 +83,7 @@ def abandoned(journal: Path, own: str) -> Iterator[tuple[Path, HookRun]]:
         journal: ``--journal.path``.
         own: the name of this hook.
 
-    Raises OSError: the folder or one of them cannot be read.
+    Raises OSError: the folder or one of the files cannot be read.
     """
     file = state_file(journal, own)
     # What the names of all such files begin with, whatever the hook is called.

@@ -1,6 +1,6 @@
 """What a report is made from (:class:`Sources`), and what it consists of (:class:`Report`).
 
-Data only: ``markdown`` and ``page`` write a report.
+Data only: ``content`` makes a report from the sources, and ``markdown`` and ``page`` write it.
 
 Text from outside is a :class:`Quoted`, so that no form of the report can take it for markup.
 """
