@@ -107,14 +107,16 @@ class ApprovalScheduler:
     ) -> tuple[list[Due], dict[int, str]]:
         """Return what may be approved now, and results for operators' requests that are not sent.
 
-        The most urgent event comes first: the sender takes one of them for each document.
+        What operators and hooks requested comes first, in the order of ``requests``. What rules
+        approve follows, in the order of ``known``. The sender takes at most one of them for each
+        document.
 
         The results are texts for people, by the numbers of the requests. Sets :attr:`statuses`.
         """
         self._count_refusal(known)
         self._forget_others(known.current)
         self.statuses = {}
-        due, results = self._requested(known.current, requests, now)
+        due, results = self._requested(known.current, requests, now)  # sets their statuses
         policy = self.policy.in_effect
         # So the series of dry runs exists before the first one.
         if any(rule.dry_run for rule in policy.rules):
