@@ -84,8 +84,9 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> EventAlert:
 def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
     """Start a simulator with the VM of ``story`` and no event, and an exporter that polls it.
 
-    Yields the simulator once the exporter has polled it: the caller places the event. The exporter has these ``settings`` alone:
-    those of the exporter that runs on this machine (collector, users, policy) do not apply.
+    Yields the simulator once the exporter has polled it: the caller places the event. This exporter
+    has these ``settings`` alone: those of the exporter that runs on this machine (collector, users,
+    policy) do not apply.
     """
     with Simulator(replace(story, events=())) as simulator:
         own = {
