@@ -10,8 +10,11 @@ minute; recordings only make them faster (:func:`watch_variables`):
   the past reads only series of events of the exporters' own VMs.
 - An empty answer is never shown as quiet: :func:`or_quiet` looks whether exporters see IMDS.
 
-Names such as ``PAST`` are ranges of PromQL; the others are matchers or names of metrics without
-their prefix.
+The constants with brackets, such as ``PAST``, are ranges of PromQL. Those with an operator, such as
+``OWN``, are matchers. Names of metrics are without their prefix.
+
+Queries name the dashboards' variables: ``$job``, ``$traces``, and ``$sees`` and ``$scraped``, which
+hold names of metrics (:func:`watch_variables`).
 """
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
@@ -98,7 +101,8 @@ UNENDED = f"unless on (event_id) ({OVER})"
 def impacts(*matchers: str) -> str:
     """Return when the impact of each current event begins or began.
 
-    It is :data:`.style.NO_TIME` for an event that has no time.
+    It is :data:`.style.NO_TIME` for an event that has no time. Only for such events, ``matchers``
+    select: callers leave out other events by their own conditions.
     """
     # Written short, as 4e9: the length of a query is limited.
     no_time = f"{NO_TIME / 1e9:.0f}e9 * {metric(EVENT_INFO, *matchers)}"
@@ -179,12 +183,6 @@ def approval(window: str = "", *matchers: str) -> str:
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
 
 
-def blind(*matchers: str) -> str:
-    """Return 0 for each exporter that does not see IMDS, or that cannot be scraped."""
-    either = '__name__=~"$scraped|$sees"'
-    return f"{selector('', either, *matchers)} == 0"
-
-
 def watch_variables() -> list[g.Template]:
     """Return the variables with the names of the two metrics that say which exporters see IMDS.
 
@@ -201,11 +199,21 @@ def watch_variables() -> list[g.Template]:
     ]
 
 
+def blind(*matchers: str) -> str:
+    """Return 0 for each exporter that does not see IMDS, or that cannot be scraped.
+
+    Both variables of :func:`watch_variables` name metrics that are 0 then.
+    """
+    either = '__name__=~"$scraped|$sees"'
+    return f"{selector('', either, *matchers)} == 0"
+
+
 def or_quiet(vector: str, quiet: float = 0) -> str:
     """Return ``vector``, or a number that says why it is empty.
 
-    The number is ``quiet`` if all exporters see IMDS, and :data:`.style.UNKNOWN` if none does. A
-    number in between means that nothing is known, and some exporters do not see IMDS.
+    The number is ``quiet`` if all exporters see IMDS, and :data:`.style.UNKNOWN` if none does, or
+    if there is no exporter. A number in between means that some exporters do not see IMDS, so there
+    may be more than is known.
     """
     # The share of exporters that see IMDS; of the recording, the share of its rows that are not 0.
     seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
@@ -213,8 +221,8 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
     scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
     # 0 if all can be scraped and see IMDS; at least 1/2 if one cannot be scraped; else the share
     # that does not see IMDS.
-    some = f"(1 - {seen} * (1 + {scraped}) / 2)"
-    between = f"{quiet:g} + {UNKNOWN - quiet:g} * {some}"
+    blindness = f"(1 - {seen} * (1 + {scraped}) / 2)"
+    between = f"{quiet:g} + {UNKNOWN - quiet:g} * {blindness}"
     return f"{vector} or on () {between} or on () vector({UNKNOWN:g})"
 
 

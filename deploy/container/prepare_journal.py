@@ -29,7 +29,7 @@ ROOT = Owner(0, 0)
 
 
 def prepare(folder: Path, owner: Owner) -> str | None:
-    """Give ``folder`` to ``owner``; return why it was left as it is.
+    """Give ``folder`` to ``owner``; return why it was left as it is, None if it was given.
 
     Raises:
         OSError: it cannot be given away.
@@ -43,6 +43,7 @@ def prepare(folder: Path, owner: Owner) -> str | None:
         paths = list(folder.iterdir())
     foreign = sorted(path.name for path in paths if not _is_ours(path))
     if foreign:
+        # Undo what was done to list the folder.
         Owner(before.st_uid, before.st_gid).takes(folder)
         return (
             f"the journal's folder is left as it is, because it has other files ({foreign[0]}):"
@@ -69,11 +70,11 @@ def main() -> None:
     """
     folder, user, group = sys.argv[1:]
     try:
-        said = prepare(Path(folder), Owner(int(user), int(group)))
+        problem = prepare(Path(folder), Owner(int(user), int(group)))
     except OSError as error:
-        said = f"the journal's folder cannot be prepared: {error}"
-    if said:
-        print(said, file=sys.stderr)
+        problem = f"the journal's folder cannot be prepared: {error}"
+    if problem:
+        print(problem, file=sys.stderr)
 
 
 if __name__ == "__main__":

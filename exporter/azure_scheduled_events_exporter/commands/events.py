@@ -128,9 +128,9 @@ def _snapshot(
         document,
         ObservationContext(moment, vm_name, harmless_below=config.freeze_harmless_below),
     )
-    # Used only for the reasons: nothing is sent.
+    # Nothing is sent: `due` is called because it sets the statuses, which have the reasons.
     approvals = ApprovalScheduler(policy, log)
-    approvals.due(known, vm_name, (), moment)
+    approvals.due(known, vm_name, requests=(), now=moment)
     failure = "; ".join(document.unreadable)
     return Snapshot(
         polls=Polls(up=not failure, last_success=moment.wall, failure=failure),

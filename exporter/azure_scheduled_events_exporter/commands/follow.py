@@ -33,9 +33,9 @@ _CHECK_SECONDS = 1.0
 """Time between two looks whether an exporter writes the journal."""
 
 _OLDER_SECONDS = 5.0
-"""For how long a journal that lacks what was printed is not believed.
+"""For how long nothing is printed of a journal that lacks what was printed: it may be a stray copy.
 
-A running exporter replaces it within a poll.
+A running exporter replaces such a file within a poll.
 """
 
 _CURSOR = re.compile(
@@ -185,7 +185,7 @@ def _newest_in(store: Store) -> _Place:
 
 
 def _is_older(store: Store, place: _Place) -> bool:
-    """Return whether ``store`` is of the same journal, and lacks what was printed."""
+    """Return whether ``store`` is of the journal of ``place``, and does not reach up to it."""
     found = store.position()
     return found.last_number < place.seq and found.epoch == place.epoch
 
@@ -193,8 +193,9 @@ def _is_older(store: Store, place: _Place) -> bool:
 def _place_in(store: Store, place: _Place) -> _Place:
     """Return the place in ``store`` after which it has what was not printed yet.
 
-    ``place`` is the one after what was printed. It may be one in another journal, or in a newer
-    copy of this one: if it is not certain what is new, a repeated line is better than a gap.
+    ``place`` is the place after what was printed, in the journal from which that came. ``store``
+    may be another journal by now, or an older copy of the same. If it is not certain what is new in
+    it, a repeated line is better than a gap.
     """
     found = store.position()
     if found.last_number == 0:
@@ -213,7 +214,7 @@ def _place_in(store: Store, place: _Place) -> _Place:
         # An older copy of the journal was put back, and an exporter went on with it: the number is
         # that of another transition by now.
         return _Place(store.last_before(place.at), found.epoch, place.at)
-    # An older copy may also have fewer transitions than were printed.
+    # An older copy may also have fewer transitions than were printed. Then all of it was printed.
     return _Place(min(place.seq, found.last_number), found.epoch, place.at)
 
 

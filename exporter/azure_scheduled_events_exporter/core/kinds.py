@@ -55,7 +55,7 @@ def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SE
 
 
 def _by_origin(life: Lifecycle) -> Kind:
-    """Return the kind of an event with an impact that is not far ahead."""
+    """Return the kind of an event that is neither advice, nor far ahead, nor harmless."""
     if life.event.source == EventSource.USER:
         return Kind.REQUESTED
     if life.event.event_type not in EVENT_FACTS:

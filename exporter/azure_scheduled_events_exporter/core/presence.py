@@ -76,9 +76,9 @@ def apply_present(
             life = replace(life, not_before=event.not_before)
     changes = []
     for transition in PRESENT.get((state_before, shown), ()):
-        happened = _apply(transition, before, life, context)
-        if happened is not None:
-            life = happened
+        life_after = _apply(transition, before, life, context)
+        if life_after is not None:  # the transition has happened
+            life = life_after
             changes.append(Change(transition, life, context.now))
     return life, changes
 
@@ -90,8 +90,8 @@ def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationConte
     """
     is_beginning_watched = context.watched
     if before is not None and boot_proves(before, context.now, watched=context.watched):
-        # It began before the boot, which was a part of it. Without `begins`, `paused` takes only a
-        # boot as the first pause.
+        # The event began before the boot, which was a part of it, so nobody watched its beginning.
+        # `paused` then takes only a boot as the first pause.
         is_beginning_watched = False
     life = paused(life, context.pause, begins=is_beginning_watched)
     if life.scope is Scope.SELF and context.counted is not None:
@@ -114,8 +114,8 @@ def _apply(
         case Transition.APPROVED:
             return _approved(life, context)
         case Transition.STARTED:
-            # It was known before, and nobody has approved it as far as is known: so it began
-            # because NotBefore had come.
+            # The event was known before, and `_approved` has found no approval: so it began because
+            # NotBefore had come.
             if before is not None and life.approval is None and life.not_before is not None:
                 life = replace(life, approval=Approval(Approver.DEADLINE, now))
             return replace(life, started_at=now)
@@ -124,17 +124,18 @@ def _apply(
 
 
 def _approved(life: Lifecycle, context: ObservationContext) -> Lifecycle | None:
-    """Return ``life``, which has started, with the approval that is only known by that.
+    """Return ``life``, which has just started, with the approval that only its start proves.
 
-    None if its approval is known already, or if it needed none.
+    None if its approval is known already, or if it may have started without one.
     """
     now = context.now
     if life.approval is not None:
         return None
     is_early = not life.is_due_at(now.wall)
-    # Nobody watched whether it started early: then an approval that was sent has started it.
-    is_sent = life.request is not None and not context.watched
-    if not is_early and not is_sent:
+    # If nobody watched, it may have started early all the same. Then an approval that was sent from
+    # here, and whose answer is not known, counts as the cause.
+    is_likely_ours = life.request is not None and not context.watched
+    if not is_early and not is_likely_ours:
         return None
     approval = Approval(Approver.EXTERNAL, now)
     if life.request is not None:
@@ -160,10 +161,11 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 def make_current_again(
     ended: Lifecycle, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, Change]:
-    """Return an ended event as a current one, and that as a change.
+    """Return an ended event, which ``event`` shows again, as a current one; and that as a change.
 
-    What was set only because of the wrong end is removed. The change has ``event``. The
-    returned life still has the form before it, so that :func:`apply_present` sees what is new.
+    What was set only because of the wrong end is removed. The life in the change has ``event`` as
+    its newest form. The returned life does not have it yet, so that :func:`apply_present` still
+    sees what is new in it.
     """
     life = replace(ended, outcome=None, ended_at=None, shown_until=None, has_returned=True)
     if ended.proven_by_boot:

@@ -5,9 +5,9 @@ is shown it. Must not ask IMDS, or decide when to (``polling.poller``).
 
 What is known begins with what the journal has of earlier runs. A disk that hangs must not hide an
 event, so documents are taken in without the journal after :data:`JOURNAL_SECONDS`. Each change of
-the known events is a :data:`.steps.Step`, a pure function. When the journal has been read, the
-steps so far are applied again to what it has. So an event in the journal is not detected a second
-time, and an approval in the journal is not forgotten.
+the known events is a :data:`.steps.Step`, a function that changes nothing itself. When the journal
+has been read, the steps so far are applied again to what it has. So an event in the journal is not
+detected a second time, and an approval in the journal is not forgotten.
 """
 
 import logging
@@ -174,7 +174,10 @@ class ExporterState:
     def identify(self, identity: Instance | None) -> None:
         """Set this VM's identity. Forget a journal that came with the image of another VM."""
         self.identity = identity
-        if identity is not None and self.journal.claim(identity.vm_id):
+        if identity is None:
+            return
+        was_of_another_vm = self.journal.claim(identity.vm_id)
+        if was_of_another_vm:  # the journal has begun anew, without events
             self._restore(self.journal.remembered)
 
     def take_in(self, document: Document) -> None:
@@ -185,12 +188,15 @@ class ExporterState:
         is_changed = document is not self.document
         context = self._context(is_changed=is_changed)
 
+        def context_now() -> ObservationContext:
+            """Return the context with what may change until the step is applied again."""
+            return replace(context, keeps_unshown=not self.knows_owner)
+
         def step(known: Lifecycles) -> tuple[Lifecycles, Sequence[Change]]:
-            # Whether the owner is known may change until the step is applied again.
-            return observe(known, document, replace(context, keeps_unshown=not self.knows_owner))
+            return observe(known, document, context_now())
 
         if is_changed:  # before the step: what is left out depends on the events known until now
-            self._count_dropped(document, replace(context, keeps_unshown=not self.knows_owner))
+            self._count_dropped(document, context_now())
         step_weight = 0
         if not self.has_journal:  # only then is the step kept, and its weight needed
             step_weight = sum(map(weight, document.events))
@@ -200,7 +206,10 @@ class ExporterState:
         self.document = document
 
     def _compare(self, before: Document | None, document: Document) -> None:
-        """Count a new document, and log what is unexpected in it and was not in the one before."""
+        """Count a document that differs from ``before``, and log what is unexpected only in it.
+
+        ``before`` is None for the first document.
+        """
         remarked: Sequence[str] = ()
         if before is None:
             self._first_events = frozenset(event.event_id for event in document.events)

@@ -12,7 +12,10 @@ from typing import Final
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
 
 Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
-"""Returns the known events after a document or an approval, and the changes. Pure."""
+"""Returns the known events after a document or an approval, and the changes.
+
+A step changes nothing itself, so it can be applied again to other known events.
+"""
 
 MOST_WEIGHT: Final = 1000
 """The largest sum of the weights of kept steps; the newest step is kept whatever its weight."""

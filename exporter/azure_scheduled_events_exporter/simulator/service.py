@@ -241,7 +241,7 @@ class Service:
         """Return the Scheduled Events document that the VM of ``route`` gets in its version."""
         body = self.body
         if body is None:
-            body = self.stage.recorded(now)
+            body = self.stage.body_of_recording(now)
         if body is not None:
             return Answer(HTTPStatus.OK, body)
         events: list[WireEvent] = []

@@ -44,7 +44,10 @@ class Playlist:
 
 
 def event_id(seed: str, *place: object) -> str:
-    """Return the upper-case GUID of an event: the same for the same seed and place in the play."""
+    """Return the upper-case GUID of an event: the same for the same seed and place in the play.
+
+    ``place``: how many scenarios have begun, and what identifies the event in the scenario.
+    """
     return guid(seed, *place).upper()
 
 
@@ -66,7 +69,8 @@ class Stage:
         self._record: deque[Happening] = deque(maxlen=_KEPT)
         self._seed = seed
         self._begun = 0  # number of scenarios that have begun
-        self._by_hand: tuple[WireEvent, ...] | None = None  # what is shown instead, if anything
+        # What `place` shows instead of the scenario's events; None while it shows nothing.
+        self._by_hand: tuple[WireEvent, ...] | None = None
         self._reached = at  # the latest moment that was advanced to
         # The scenario that is being played, and its number in the playlist, from 0.
         self._playback: Playback
@@ -90,7 +94,7 @@ class Stage:
 
     @property
     def vms(self) -> Mapping[str, VirtualMachine]:
-        """All VMs of the playlist by name; the first one is that at the root of the simulator.
+        """All VMs of the playlist by name. The first one gets requests whose path names no VM.
 
         If scenarios describe a VM differently, the first description counts.
         """
@@ -114,7 +118,7 @@ class Stage:
             return None
         return self._playback.ends_at
 
-    def recorded(self, now: float) -> bytes | None:
+    def body_of_recording(self, now: float) -> bytes | None:
         """Return the body to serve at ``now`` while a recording is played, else None."""
         replay = self._playback.replay
         if replay is None or self._by_hand is not None:

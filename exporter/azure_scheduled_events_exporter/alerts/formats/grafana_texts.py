@@ -8,7 +8,9 @@ from .texts import Form
 from .wording import NO_VMS, UNKNOWN_REFUSED, UNKNOWN_TIME
 
 NAMES = "E"
-"""The expression of a Grafana rule that has the names of VMs as labels."""
+"""The step of a Grafana rule whose result has the names of VMs as labels."""
+_LAST_VALUE = "B"
+"""The step of a Grafana rule whose result has the alert's value (``grafana``)."""
 
 
 def _template(text: str, **more: str) -> str:
@@ -20,7 +22,7 @@ def _template(text: str, **more: str) -> str:
     return with_constants(
         text,
         NAMES=f'(index .Values "{NAMES}").Labels',
-        VALUE='(index .Values "B").Value',
+        VALUE=f'(index .Values "{_LAST_VALUE}").Value',
         UTC=UTC,
         **more,
     )
@@ -52,7 +54,7 @@ FOR_GRAFANA = Form(
         "away": "its VMs",
         "vm": _VM_NAME + " at {{ .Labels.instance }}" + _IN_GROUP,
         "paused_vm": _VM_NAME + _IN_GROUP,
-        # No query of these two facts: words that fit into the sentence of any event.
+        # No query has these two facts, so these are words that fit into the sentence of any event.
         "announced": "less",
         "begun": "a time that the dashboard shows",
         "refused": UNKNOWN_REFUSED,

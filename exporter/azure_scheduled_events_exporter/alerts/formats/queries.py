@@ -1,8 +1,9 @@
 """The queries with which texts of Prometheus and vmalert find names and times.
 
-Each is a template with which a text begins, and sets variables that the text uses. It queries once,
-and for few series, because vmalert asks for each query over HTTP; again only while the first query
-finds nothing. The templates use only functions that Prometheus and vmalert 1.79 share.
+Each is a template with which a text begins, and sets variables that the text uses. A template
+queries once, and for few series, because vmalert asks for each query over HTTP. It queries again
+only if the first query has found nothing. The templates use only functions that Prometheus and
+vmalert 1.79 share.
 """
 
 from collections.abc import Mapping

@@ -268,7 +268,7 @@ def _alert_settings(values: str | None) -> Settings:
 
 
 def _inhibit(drill: Drill, flags: Mapping[str, Any]) -> None:
-    """Test whether Alertmanager inhibits the team's alert of ``--maintenance``.
+    """Test whether Alertmanager inhibits the team's own alert, whose labels ``--maintenance`` has.
 
     Raises UsageError: its labels are not those of an alert.
     """

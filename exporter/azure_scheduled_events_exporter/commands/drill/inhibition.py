@@ -29,8 +29,8 @@ def check_inhibition(
     Args:
         alertmanager: that of the team.
         own: the labels of the team's alert.
-        maintenance: those that the rules give to the alert that its VM is in maintenance. They are
-            not copied from ``own``, or nothing that these rules do would be tested.
+        maintenance: the labels that the rules give to the alert that this VM is in maintenance.
+            They are not copied from ``own``: then the drill would not test what the rules do.
         timeout: seconds until Alertmanager has an alert.
         doctor: the command that looks for the cause of a failure.
 
@@ -38,19 +38,19 @@ def check_inhibition(
         ExporterError: the team's alert is not inhibited.
     """
     name = own["alertname"]
-    drilled = {**own, "drill": "true"}
-    marked = {**maintenance, "alertname": MAINTENANCE, "drill": "true"}
+    own_alert = {**own, "drill": "true"}
+    inhibiting_alert = {**maintenance, "alertname": MAINTENANCE, "drill": "true"}
     texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
     try:
         # Alertmanager has to know the inhibiting alert first, or the team's own one notifies.
-        alertmanager.put(marked, texts, ends_in=KEPT_SECONDS)
+        alertmanager.put(inhibiting_alert, texts, ends_in=KEPT_SECONDS)
         _held(alertmanager, MAINTENANCE, timeout, doctor)
-        alertmanager.put(drilled, texts, ends_in=KEPT_SECONDS)
+        alertmanager.put(own_alert, texts, ends_in=KEPT_SECONDS)
         found = _held(alertmanager, name, timeout, doctor)
     finally:
         # The inhibiting alert is resolved last, or the team's own one could still notify.
-        for each in (drilled, marked):
-            alertmanager.put(each, texts, ends_in=0)
+        for labels in (own_alert, inhibiting_alert):
+            alertmanager.put(labels, texts, ends_in=0)
     if not found.is_inhibited:
         raise _not_inhibited(own, maintenance)
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")

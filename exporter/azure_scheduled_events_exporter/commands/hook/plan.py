@@ -50,13 +50,13 @@ class Rules:
     grace: float = 5.0
     approves: bool = False
 
-    def names(self, life: Lifecycle) -> bool:
+    def selects_type(self, life: Lifecycle) -> bool:
         """Return whether the event's type is one of ``types``."""
         return not self.types or life.event.event_type.casefold() in self.types
 
     def select(self, life: Lifecycle) -> bool:
         """Return whether the hook prepares for an event like this."""
-        return life.is_mine and self.names(life) and life.kind in self.kinds
+        return life.is_mine and self.selects_type(life) and life.kind in self.kinds
 
 
 def begins(view: View, rules: Rules) -> list[HookRun]:
@@ -80,25 +80,25 @@ def due_preparations(view: View, rules: Rules) -> list[HookRun]:
 
     An event without NotBefore comes before all others: it may begin at any moment.
     """
-    nearest = sorted(view.current.values(), key=lambda life: life.not_before or 0.0)
-    return [_preparation(life, view, rules) for life in nearest if _is_due(life, view, rules)]
+    by_nearness = sorted(view.current.values(), key=lambda life: life.not_before or 0.0)
+    return [_preparation(life, view, rules) for life in by_nearness if _is_due(life, view, rules)]
 
 
 def _is_due(life: Lifecycle, view: View, rules: Rules) -> bool:
-    """Return whether a preparation begins now."""
+    """Return whether a preparation for an event begins now: the first one, or a repetition."""
     if view.is_too_late(life):
         return False
-    before = _runs_for(life, view)
-    left = view.left(life)
-    if not before:
+    earlier_runs = _runs_for(life, view)
+    left = view.left(life)  # seconds until NotBefore; None without one
+    if not earlier_runs:
         return rules.select(life) and (left is None or left <= rules.lead)
-    last = before[-1]
+    last = earlier_runs[-1]
     if last.outcome is None:  # it runs, or it was interrupted and begins again
         return last.run not in view.active
     if not _may_repeat(last, left, rules):
         return False
-    again_at = last.started + (last.duration or 0.0) + _AGAIN_SECONDS * len(before)
-    return view.now >= again_at
+    last_ended = last.started + (last.duration or 0.0)
+    return view.now >= last_ended + _AGAIN_SECONDS * len(earlier_runs)
 
 
 def _runs_for(life: Lifecycle, view: View) -> Sequence[HookRun]:
@@ -109,12 +109,14 @@ def _runs_for(life: Lifecycle, view: View) -> Sequence[HookRun]:
 def _may_repeat(last: HookRun, left: float | None, rules: Rules) -> bool:
     """Return whether a preparation may run again after ``last``, which has ended.
 
-    One that failed may, and so may one that was stopped because its event was cancelled: the event
-    has come back. One that was stopped at its deadline may if the deadline was the rules'
-    ``timeout``: then more than the grace is left. One that was stopped by NotBefore, succeeded or
-    was too late may not.
+    It may if the last one failed, or was stopped because its event was cancelled: the event has
+    come back. It may not if the last one succeeded or was too late.
+
+    If the last one was stopped at its deadline, that was either ``rules.timeout``, and it may run
+    again, or NotBefore, and it may not. ``left`` is the time until NotBefore, in seconds.
     """
     if last.outcome == RunOutcome.TIMEOUT:
+        # A run that NotBefore limits is stopped when no more than the grace is left.
         return left is None or left > rules.grace
     return last.outcome in {RunOutcome.FAILED, RunOutcome.CANCELLED}
 
@@ -160,10 +162,10 @@ def _awaits(life: Lifecycle, rules: Rules) -> bool:
 
 
 def missed(before: Collection[str], view: View, rules: Rules) -> list[HookRun]:
-    """Return a run that was too late for each awaited event that has begun without a preparation.
+    """Return a run for each awaited event that has begun without a preparation.
 
-    The event has started, or has ended after its NotBefore. The command was not run.
-    ``before`` is the last result of :func:`awaited`.
+    The run only states that the hook was too late: its command was not run. Such an event has
+    started, or has ended after its NotBefore. ``before`` is the last result of :func:`awaited`.
     """
     too_late = []
     for event_id in sorted(set(before) - {run.event_id for run in view.preparations}):
@@ -219,7 +221,7 @@ def why_not(life: Lifecycle, view: View, rules: Rules) -> str:
     """
     if life.scope is Scope.PEER:
         return ""
-    if not rules.names(life):
+    if not rules.selects_type(life):
         return "its type is not among --types"
     if life.scope is Scope.UNKNOWN:
         return "this VM's name is unknown, so it may be another VM's: set --instance.name"
@@ -254,7 +256,7 @@ def prepared(view: View) -> list[Lifecycle]:
 
 
 def _recovery(view: View, rules: Rules) -> list[HookRun]:
-    """Return one recovery if all events of runs are over, else none; none if there is no run.
+    """Return one recovery, or none: if an event of a run is not over, or if there is no run.
 
     Call it while no command is running. A recovery that was interrupted begins again under its id.
     The command is that of the hook that runs now: an earlier one may have prepared with another.

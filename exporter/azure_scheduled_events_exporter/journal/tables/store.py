@@ -232,11 +232,11 @@ class Store:
         current = current_with_room(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
         return Remembered(
             lifecycles=Lifecycles(_oldest_first(current), _oldest_first(ended)),
-            statistics=_sound(Statistics, statistics),
+            statistics=_decoded(Statistics, statistics),
             last_number=number,
             epoch=epoch,
             vm_id=vm_id,
-            heartbeat=_sound(Timestamp, heartbeat) if heartbeat else None,
+            heartbeat=_decoded(Timestamp, heartbeat) if heartbeat else None,
         )
 
     def current(self) -> dict[str, Lifecycle]:
@@ -252,7 +252,7 @@ class Store:
     def _lives(self, which: str, values: Sequence[object] = ()) -> Iterator[Lifecycle]:
         """Return the events that the SQL in ``which`` selects, each read when it is asked for."""
         rows = self.connection.execute(f"SELECT life FROM lives {which}", values)
-        return (_sound(Lifecycle, text) for (text,) in rows)
+        return (_decoded(Lifecycle, text) for (text,) in rows)
 
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return at most ``limit`` transitions after number ``after``, the oldest first.
@@ -261,7 +261,7 @@ class Store:
         """
         sql = "SELECT seq, record FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?"
         rows = self.connection.execute(sql, (after, limit)).fetchall()
-        return [(number, _sound(dict, text)) for number, text in rows]
+        return [(number, _decoded(dict, text)) for number, text in rows]
 
     def time_of(self, number: int) -> float | None:
         """Return when the transition ``number`` was, in Unix seconds; None if there is none.
@@ -318,11 +318,11 @@ def _oldest_first(newest: Iterable[Lifecycle]) -> dict[str, Lifecycle]:
     return {life.event_id: life for life in reversed(list(newest))}
 
 
-def _sound(kind: type[_Value], text: str) -> _Value:
-    """Return the value that ``text`` holds, which the journal cannot do without.
+def _decoded(kind: type[_Value], text: str) -> _Value:
+    """Return the value of class ``kind`` that ``text`` holds.
 
     Raises:
-        DamagedTextError: it is not JSON, or does not fit its class.
+        DamagedTextError: the text is not JSON, or does not fit its class.
     """
     try:
         return decode(kind, text)

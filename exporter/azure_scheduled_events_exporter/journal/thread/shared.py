@@ -44,7 +44,7 @@ class Work:
 
     Attributes:
         change: the number of the newest change in it.
-        is_new: whether there is a change that is not on disk.
+        has_new_change: whether there is a change that is not on disk.
         has_lost: whether entries were lost since the last write.
         entries: in their order.
         remembered: what is known after them.
@@ -54,7 +54,7 @@ class Work:
     """
 
     change: int
-    is_new: bool
+    has_new_change: bool
     has_lost: bool
     entries: Sequence[Entry]
     remembered: Remembered
@@ -239,7 +239,7 @@ class Shared:
             self.documents.clear()
             return Work(
                 change=self.queue.added,
-                is_new=not self.queue.is_written,
+                has_new_change=not self.queue.is_written,
                 has_lost=self.queue.has_lost,
                 entries=self.queue.entries(),
                 remembered=self.remembered,
@@ -252,7 +252,8 @@ class Shared:
         """Take note that ``work`` is on disk, and of what was seen in the file after it."""
         with self:
             self.queue.note_written(work.change)
-            # Unless a new journal was begun meanwhile, because this one is another VM's.
+            # Another epoch: a new journal was begun meanwhile, because the written one was another
+            # VM's. Then what was seen in the file does not count.
             if self.remembered.epoch == work.remembered.epoch:
                 self.look = look
                 self.last_number = work.remembered.last_number
@@ -261,14 +262,17 @@ class Shared:
             self.problem = ""
             self._changed.notify_all()
 
-    def is_wanted_elsewhere(self) -> bool:
-        """Return whether the thread is to interrupt what can wait: to write, or to end."""
+    def is_check_to_stop(self) -> bool:
+        """Return whether the thread has more to do than a check of the file: to write, or to end.
+
+        The check calls it again and again.
+        """
         return self.is_ending or not self.queue.is_written
 
     def try_at_once(self) -> None:
         """Count a failure, and let the thread try again without waiting.
 
-        It waits nevertheless if the disk has had a problem before.
+        While entries wait because of a :attr:`problem`, it waits nevertheless.
         """
         with self:
             self._has_work = True

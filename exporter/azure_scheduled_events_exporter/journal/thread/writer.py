@@ -103,7 +103,7 @@ class Writer:
         is_new_file = not position.epoch
         is_older_copy = position.last_number < work.last_number  # of this journal
         lacks_events = is_new_file or is_older_copy or work.has_lost
-        if work.is_new or lacks_events:
+        if work.has_new_change or lacks_events:
             store.write(work.entries, work.remembered, whole=lacks_events)
         self._shared.note_written(work, store.look())
         for document in work.documents:
@@ -115,7 +115,7 @@ class Writer:
         if self._is_checked:
             return
         try:
-            store.check(self._shared.is_wanted_elsewhere)
+            store.check(self._shared.is_check_to_stop)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
