@@ -67,7 +67,9 @@ def test_the_table_says_what_the_docstrings_say(title: str, package: str) -> Non
 
 
 def walks() -> str:
-    """Return the section that follows a body, an alert and a flag through the code."""
+    """Return the section that follows a body, an alert and a flag through the code: a drawing of
+    the body's way, then numbered steps from each of the three to its effect.
+    """
     return PAGE.partition("## Where the body of IMDS goes\n")[2].partition("\n## ")[0]
 
 
@@ -86,14 +88,16 @@ def test_the_walks_name_what_exists() -> None:
 
 
 def test_the_walks_are_short() -> None:
-    """A walk has at most MOST_STEPS steps."""
-    for walk in walks().split("\n**From"):
+    """Each of the three walks has at most MOST_STEPS steps."""
+    _drawing, *each_walk = walks().split("\n**From")
+    assert len(each_walk) == 3, "of a body, an alert and a flag"
+    for walk in each_walk:
         steps = re.findall(r"(?m)^\d+\. ", walk)
-        assert len(steps) <= MOST_STEPS, walk.partition("\n")[0]
+        assert 0 < len(steps) <= MOST_STEPS, walk.partition("\n")[0]
 
 
 def test_the_drawing_names_modules() -> None:
-    """Every module of the drawing exists."""
+    """Every module in the drawing above the walks exists."""
     drawn = walks().partition("```text\n")[2].partition("```")[0]
     modules = re.findall(r"\b([a-z_]+/[a-z_]+)\b", drawn)
     assert len(modules) > 6, "the names are found"

@@ -75,11 +75,11 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_where_to_run_commands() -> None:
-    """Log, command and restart of each platform are those of its page; a runbook with those of
-    systemd links them.
+    """The table has the commands of each platform for log, command and restart, as the platform's
+    page has them. A runbook that gives those of systemd links the table, for the other platforms.
     """
-    behind = (DOCS / "README.md").read_text().partition("### Where to run commands\n")[2]
-    section = behind.partition("\n### ")[0]
+    from_its_title = (DOCS / "README.md").read_text().partition("### Where to run commands\n")[2]
+    section = from_its_title.partition("\n### ")[0]
     platforms = [row for row in section.splitlines() if row.startswith("| [")]
     assert len(platforms) == 4, "systemd, a container, Kubernetes and Windows"
     for row in platforms:
@@ -127,12 +127,13 @@ def test_log_messages_are_those_of_the_program() -> None:
 
 def test_licences_are_those_of_the_libraries() -> None:
     """The table of licences has every library that the exporter installs, under the licence that
-    its project names.
+    its project names, however each of the two writes it, such as Apache-2.0.
     """
     section = (DOCS / "security.md").read_text().partition("## Libraries and their licences\n")[2]
+    a_licence = r"[A-Z]+[a-z]*(-\d.*)?"
     table = {
         name.lower(): licence
-        for licence, names in rows(section, 2, r"[A-Z]+[a-z]*(-\d.*)?")
+        for licence, names in rows(section, 2, a_licence)
         for name in names.split(", ")
     }
     pinned = re.findall(r"(?m)^([\w-]+)==", (ROOT / "requirements" / "run.txt").read_text())
@@ -140,8 +141,8 @@ def test_licences_are_those_of_the_libraries() -> None:
     families = re.compile(r"Apache|BSD|MIT|MPL|PSF")
     for name, licence in table.items():
         installed = metadata(name)
-        named = installed["License-Expression"] or installed["License"]
-        assert set(families.findall(named)) == set(families.findall(licence)), name
+        of_its_project = installed["License-Expression"] or installed["License"]
+        assert set(families.findall(of_its_project)) == set(families.findall(licence)), name
 
 
 def alerts_by_kind(page: str) -> Iterator[tuple[str, str, str, str]]:
@@ -158,7 +159,8 @@ def alerts_by_kind(page: str) -> Iterator[tuple[str, str, str, str]]:
 
 def test_kinds_have_the_alerts_that_the_page_names() -> None:
     """The page of kinds has each alert about an event with its kind, severity and hold, and each
-    other alert with its severity.
+    other alert about VMs with its severity. Those about an exporter itself, which have the label
+    ``component``, are not in it.
     """
     about_events, _, others = (DOCS / "kinds.md").read_text().partition("## Other alerts")
     named = list(alerts_by_kind(about_events))
@@ -169,9 +171,10 @@ def test_kinds_have_the_alerts_that_the_page_names() -> None:
         if each.events
     ]
     assert sorted(named) == sorted(expected)
+    names_of_alerts = r"[A-Z]\w+(, \w+)*"
     severities = {
         name: severity
-        for names, severity, _ in rows(others, 3, r"[A-Z]\w+(, \w+)*")
+        for names, severity, _ in rows(others, 3, names_of_alerts)
         for name in names.split(", ")
     }
     assert severities == {

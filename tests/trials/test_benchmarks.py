@@ -99,8 +99,8 @@ def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_fleet_is_measured(engine: str) -> None:
-    """The table has samples, memory and processor of each program, each group of rules, and pages
-    of all changes.
+    """The report has the samples a second, memory and processor of each program, the dashboards,
+    the groups of rules, and how long the pages of events took. Nothing failed on the way.
     """
     done = run("fleet", *SHORT_FLEET, "--engine", engine)
     assert done.returncode == 0, done
@@ -110,8 +110,12 @@ def test_a_fleet_is_measured(engine: str) -> None:
     samples = re.search(r"\| ([\d,]+) \| [\d,]+ MiB \|", report)
     assert samples, report
     samples_a_second = int(samples[1].replace(",", ""))
-    assert samples_a_second > 0.5 * VMS * SERIES_OF_A_VM / INTERVAL_SECONDS, report
-    programs = set(re.findall(r"(?m)^\| (\S+|the fleet) \| [\d,]+ MiB \| [\d.]+ \|$", report))
+    if_all_are_scraped = VMS * SERIES_OF_A_VM / INTERVAL_SECONDS
+    # In so short a run, the first scrapes are spread over an interval.
+    assert samples_a_second > 0.5 * if_all_are_scraped, report
+    row_of_a_program = r"(?m)^\| (\S+|the fleet) \| [\d,]+ MiB \| [\d.]+ \|$"
+    programs = set(re.findall(row_of_a_program, report))
     assert programs == {*ENGINES[engine], "Alertmanager", "the fleet"}
-    assert "| `azure-scheduled-events-life` |" in report
-    assert re.search(r"\| [\d.]+ / [\d.]+ s \| [\d.]+ / [\d.]+ s \| ", report), report
+    assert "| `azure-scheduled-events-life` |" in report, "a group of rules"
+    times_of_pages = r"\| [\d.]+ / [\d.]+ s \| [\d.]+ / [\d.]+ s \| "
+    assert re.search(times_of_pages, report), report

@@ -1,4 +1,4 @@
-"""The properties of the unit tests with other input than at every change, and more of it."""
+"""The property tests of ``tests/unit`` with more input than at every change, from another seed."""
 
 import os
 import subprocess

@@ -33,6 +33,8 @@ def test_runs_no_module_of_the_current_folder(tmp_path: Path) -> None:
     assert done.stdout.startswith("azure-scheduled-events-exporter "), done.stderr
 
 
+# A package in place of ours, which prints the options of Python that it was started with, and a
+# library of the same name twice: bundled with the package, and on a PYTHONPATH.
 _FILES = {
     "theirs/bundled.py": "raise SystemExit('theirs')",
     "ours/bundled.py": "",
@@ -44,8 +46,10 @@ _FILES = {
 
 
 def test_the_single_file_takes_nothing_from_the_environment(tmp_path: Path) -> None:
-    """Libraries on a PYTHONPATH that is meant for other programs do not replace the bundled ones,
-    also in what this program starts.
+    """Libraries on a PYTHONPATH that is meant for other programs do not replace the bundled ones.
+
+    The single file runs Python with ``-I``, which ignores the environment. A program that runs so
+    starts itself again with ``-I``, too.
     """
     for name, text in _FILES.items():
         path = tmp_path / name
@@ -61,6 +65,7 @@ def test_the_single_file_takes_nothing_from_the_environment(tmp_path: Path) -> N
         check=False,
     )
     assert done.stdout == "-I -m\n", done.stderr
+    # The first argument after the interpreter, in the command that starts this program again.
     code = f"from {own_command.__module__} import own_command; print(own_command()[1])"
     isolated = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False

@@ -1,5 +1,6 @@
-"""What crosses from the wall clock to a person or a scraper, read off the real clock: freezegun
-sets it.
+"""Times that people and scrapers are shown, from the clock of the system, which freezegun sets.
+
+Other tests give the code a clock of their own.
 """
 
 import json
@@ -58,7 +59,8 @@ def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 def announcement(not_before: datetime) -> Document:
     """Return the document that announces an event.
 
-    To be read before freezegun begins: it makes local time UTC.
+    A test calls this before freezegun begins, which makes local time UTC: the parser must see the
+    time zone of the VM.
     """
     when = not_before.strftime("%a, %d %b %Y %H:%M:%S GMT")
     return parse_document(body(entry(NotBefore=when, Resources=["vm_0"])))

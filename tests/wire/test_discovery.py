@@ -162,7 +162,9 @@ def test_the_search_ends_at_once_when_the_exporter_is_stopped(
 
 
 def test_a_taken_port_is_told() -> None:
-    """A program that keeps the port to itself is named as the likely DHCP client."""
+    """If the DHCP client's port is held by another program, the error says that this is most likely
+    the DHCP client.
+    """
     with (
         closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as holder,
         DhcpServer(silent) as server,

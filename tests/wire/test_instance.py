@@ -26,7 +26,11 @@ PLACES = (
 
 
 def labels_of(body: Path) -> dict[str, str]:
-    """Return the labels of a captured answer about a VM; those of its set are in lower case."""
+    """Return the labels that ``instance_info`` has of the VM in a captured answer.
+
+    Azure spells the names of scale sets, resource groups and subscriptions in varying case, so the
+    exporter shows them in lower case.
+    """
     instance = INSTANCES[body.name]
     known = {name: getattr(instance, name) for name in ("vm_name", "vm_id", "scale_set", *PLACES)}
     known["computer_name"] = instance.host_name

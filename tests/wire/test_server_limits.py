@@ -48,10 +48,11 @@ def test_silent_and_idle() -> None:
     ):
         idle.sendall(request())
         assert read_answer(idle) == PAGE
-        assert read_all(silent) == b""
+        assert read_all(silent) == b"", "closed without an answer"
+        # By now, the idle one has waited for longer than a silent one may.
         idle.sendall(request())
         assert read_answer(idle) == PAGE
-        assert read_all(idle) == b""
+        assert read_all(idle) == b"", "closed at last"
 
 
 @pytest.mark.parametrize("last", [(), ("Connection: close",)])

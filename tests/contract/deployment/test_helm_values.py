@@ -162,9 +162,9 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
         ("alertsValues.job=", "job is empty"),
     ],
 )
-def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) -> None:
+def test_values_that_cannot_work_are_refused(settings: str, said: str) -> None:
     """Values that would scrape a pod twice, that the exporter would refuse, or that the chart's
-    rules cannot follow are refused by their name.
+    rules cannot follow are refused by their name. ``said`` is a regular expression.
     """
     done = helm(
         "template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}"
@@ -174,8 +174,8 @@ def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) 
 
 
 def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
-    """With the chart's rules, pushed alerts are those of the same settings and link to the same
-    runbooks.
+    """With the chart's rules, the exporter reads a file of the ConfigMap that has the settings of
+    these rules and their address of runbooks, so that it pushes the same alerts.
     """
     url = r"config.alertmanager\.url=http://alertmanager.monitoring:9093"
     own = "prometheusRule.enabled=true,prometheusRule.runbooksUrl=https://runbooks.example.org/"
@@ -299,10 +299,14 @@ def test_longest_durations_are_those_of_the_exporter(flag: str, longest: str) ->
 
 
 def test_words_of_an_exported_chart_can_be_changed(tmp_path: Path) -> None:
-    """A chart that was exported with words for severities has them, and values give it others."""
+    """A chart that was exported with a word for a severity has it in its rules, and values give it
+    another.
+    """
     assert main(["assets", "export", str(tmp_path), "--set", "severities.critical=sev1"]) == 0
     chart = tmp_path / "helm" / CHART.name
-    for more, word in (("", "sev1"), (",alertsValues.severities.critical=P1", "P1")):
+    of_the_export = ""
+    of_the_values = ",alertsValues.severities.critical=P1"
+    for more, word_for_critical in ((of_the_export, "sev1"), (of_the_values, "P1")):
         values = f"prometheusRule.enabled=true{more}"
         done = helm("template", "events", str(chart), "--set", values)
         assert done.returncode == 0, done.stderr
@@ -310,4 +314,4 @@ def test_words_of_an_exported_chart_can_be_changed(tmp_path: Path) -> None:
         (made,) = (each for each in every if each["kind"] == "PrometheusRule")
         rules = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
         words = {rule["labels"]["severity"] for rule in rules if "alert" in rule}
-        assert words == {word, "warning", "info"}
+        assert words == {word_for_critical, "warning", "info"}

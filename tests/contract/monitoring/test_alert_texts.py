@@ -26,7 +26,9 @@ from support.stories.story import (
 UTC = "1970-01-01 00:10:00 UTC"
 """The moment 600 s after the begin of a story, at which its events are due."""
 _REBOOT = 'event_id="E",event_type="Reboot",kind="announced",scope="{}"'
-OTHERS = (  # alert, at which minute, summary, board
+# Each alert about a VM, an exporter or a late event: its name, the minute of the story at which its
+# text is read, its summary, and the end of its link to a dashboard.
+OTHERS = (
     (
         "VmNotBack",
         40,
@@ -70,7 +72,7 @@ OTHERS = (  # alert, at which minute, summary, board
 def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path: Path) -> None:
     """Alerts about VMs, late events and exporters name the VM, and link to its board.
 
-    One story has them all; a value stands for 15 s.
+    One story has them all. Its events have the ids E, F and O; a value stands for 15 s.
     """
     rows = (
         # a is hit by an event and does not come back; a2 and a3 of its scale set by another one.
@@ -83,7 +85,7 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
         *scraped("b", "1x10 0x200"),
         # c's Redeploy is overdue, and paused the VM for longer than announced.
         *scraped("c", "1x200"),
-        *hit("c", "1x200", 0, "O", "Redeploy")[:1],
+        info("c", "O", "Redeploy", "announced", "1x200"),
         moment("not_before_timestamp_seconds", "c", "O", "Redeploy", "600x200"),
         paused_longer("c", "O", "Redeploy", "12x200"),
         # d's exporter gets no answer from IMDS.
@@ -96,7 +98,8 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
     assert texts.count("summary=") == 1, "there is no other alert of this name"
 
 
-TIMES = (  # alert, at which minute, a part of its text
+# Alerts whose text has a time: the name, the minute at which the text is read, and a part of it.
+TIMES = (
     (
         "HookFailed",
         16,

@@ -113,8 +113,8 @@ def test_advice_is_neither_pending_nor_started(
 
 
 def test_more_names_than_are_kept(exporter: Exporter, simulator: Simulator) -> None:
-    """Of an event with 60,000 names, JSON and log get a hundred, this VM's among them, and all are
-    counted.
+    """Of an event with 60,000 names, the JSON has a hundred, this VM's among them, and no line of
+    the log has all. All are counted.
     """
     count = 60_000
     others = [f"vm_{number}" for number in range(1, count)]

@@ -67,10 +67,12 @@ class Machine:
 def test_off_audit_enforced_allowed_and_off_again(
     tmp_path: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """While the agent refuses, all say so from the first poll on, with what to allow.
+    """The agent is off, then only records what it would refuse (audit), then refuses. Then a rule
+    allows the exporter's user, and at last the agent is off again.
 
-    No event ends, and none is missed: with the rule, the next poll succeeds. Each event is prepared
-    for and approved once, and the journal has its whole life.
+    While it refuses, exporter, hook and ``approve`` say so from the first poll on, with what to
+    allow. No event ends, and none is missed: with the rule, the next poll succeeds. Each event is
+    prepared for and approved once, and the journal has its whole life.
     """
     state = tmp_path / "state"
     prepared = tmp_path / "prepared"
@@ -104,11 +106,13 @@ def test_off_audit_enforced_allowed_and_off_again(
 
 def _enforced(machine: Machine) -> None:
     """The agent refuses without a rule; exporter, hook and approve say so, and keep the events."""
-    # IMDS accepts signed requests only, so what comes over connections from before is refused.
+    # First IMDS itself refuses: it accepts only what the agent has signed, and the agent does not
+    # see what comes over connections from before it was on.
     machine.simulator.inject("agent-401")
     eventually(machine.failures, "a poll that is refused")
     assert f"answered 401: IMDS accepts only requests that {AGENT}" in machine.failure()
     machine.hook.wait_for_line(f"answered 401.*{AGENT}.*no rule helps")
+    # Then the agent refuses, as no rule allows the user.
     machine.simulator.inject("agent-403")
     machine.announce("UNSEEN")
     machine.exporter.wait_for_line(f"new cause.*answered 403.*{AGENT}.*{NEEDED}")
@@ -131,10 +135,11 @@ def _enforced(machine: Machine) -> None:
 
 def _allowed(machine: Machine) -> None:
     """With the rule, the next poll succeeds, and shows what was announced meanwhile."""
+    # An agent that allows a request answers it as one that only records does.
     machine.simulator.inject("agent-audit")
     failures = machine.failures()
     machine.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
-    assert machine.failures() <= failures + 1
+    assert machine.failures() <= failures + 1, "at most the poll that was on its way"
     for program in (machine.exporter, machine.hook):
         program.wait_for_line("IMDS answers again")
     machine.assert_prepared_and_approve("UNSEEN")

@@ -29,9 +29,9 @@ HOOKS = (
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_files(hook: str, tmp_path: Path) -> None:
-    """Each unit is one that systemd takes and runs what lies beside it, which is plain sh and
-    refuses other words.
+def test_unit(hook: str, tmp_path: Path) -> None:
+    """Systemd takes each unit, which is always restarted, and has a folder for state exactly if
+    its script keeps some.
     """
     text = (EXAMPLES / f"{hook}.service").read_text()
     unit = configparser.ConfigParser(strict=False, interpolation=None)
@@ -42,11 +42,17 @@ def test_files(hook: str, tmp_path: Path) -> None:
     has_state_folder = unit["Service"].get("StateDirectory") == hook
     assert has_state_folder == keeps_state
     assert unit["Install"]["WantedBy"] == "multi-user.target"
+    # systemd checks that the programs exist, so the copy names them where they are here.
     copy = tmp_path / f"{hook}.service"
     copy.write_text(text.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
     verify = ["systemd-analyze", "verify", str(copy)]
     done = subprocess.run(verify, check=False, capture_output=True, text=True)
     assert [line for line in done.stderr.splitlines() if hook in line] == []
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_script(hook: str) -> None:
+    """Each script is plain sh, and refuses any word but those of the two phases."""
     assert (EXAMPLES / hook).read_text().startswith("#!/bin/sh\n")
     subprocess.run([shutil.which("dash") or "sh", "-n", EXAMPLES / hook], check=True)
     other_word = [str(EXAMPLES / hook), "destroy"]
@@ -63,8 +69,8 @@ def az(verb: str) -> str:
 
 
 def test_load_balancer_drain(stage: Stage) -> None:
-    """A VM in the pool leaves it and is added again, once each, however often the hook runs;
-    another stays out.
+    """A VM that is in no pool is left alone. One that is in a pool leaves it and is added again,
+    once each, however often the hook runs.
     """
     pool = "/providers/Microsoft.Network/loadBalancers/WEB/backendAddressPools/web-vms"
 

@@ -33,8 +33,8 @@ FAST = ("--poll.interval", "250ms")
 
 
 def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
-    """What a unit starts drains, approves the event when the drain has ended and not before, and
-    recovers.
+    """The command of a unit runs its script, which drains the node; it approves the event when the
+    drain has ended and not before. After the event, the script makes the node schedulable again.
     """
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
@@ -55,6 +55,7 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
             polls = exporter.scrape().total("polls_total")
             exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
             assert not approved(simulator), "the drain has not ended"
+            # The hook asks whether it drained this node, by an annotation that it has set itself.
             stage.answers({"kubectl get*annotations*": (0, "true")})
             stage.slow(on=False)
             eventually(lambda: approved(simulator) == ["Reboot"], "the approval")

@@ -17,22 +17,24 @@ from support.programs import COMMAND, PATIENCE, environment
 
 EXAMPLES = ROOT / "deploy" / "examples"
 PAGE = ROOT / "docs" / "approvals.md"
-POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers", "primary-and-secondary")
+SHOWN = "stateless-web-tier"
+LINKED = ("database-primary", "spot-batch-workers", "primary-and-secondary")
+POLICIES = (SHOWN, *LINKED)
 
 
 def test_policies_of_the_page() -> None:
     """The page shows an example policy as its file has it, and links the others; all are valid."""
-    assert [(EXAMPLES / "policies" / "stateless-web-tier.yaml").read_text()] == re.findall(
-        r"(?ms)^```yaml\n(.*?)^```$", PAGE.read_text()
-    )
-    assert {path.stem for path in (EXAMPLES / "policies").iterdir()} == set(POLICIES)
-    for name in POLICIES:
-        assert load(EXAMPLES / "policies" / f"{name}.yaml").rules
-        assert name == "stateless-web-tier" or f"policies/{name}.yaml)" in PAGE.read_text()
+    folder = EXAMPLES / "policies"
+    page = PAGE.read_text()
+    blocks_of_yaml = re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)
+    assert blocks_of_yaml == [(folder / f"{SHOWN}.yaml").read_text()]
+    assert [name for name in LINKED if f"policies/{name}.yaml)" not in page] == []
+    assert {path.stem for path in folder.iterdir()} == set(POLICIES)
+    assert all(load(folder / f"{name}.yaml").rules for name in POLICIES)
 
 
 def test_keys_of_the_page(tmp_path: Path) -> None:
-    """The page names every key of a policy file, and none that is not there."""
+    """The tables of the page have every key of a rule and of its match, and no other key."""
     path = tmp_path / "policy.yaml"
     known = set()
     # An unknown key at the top, in a rule and in a match: each error lists the keys that exist.
@@ -52,9 +54,11 @@ def test_keys_of_the_page(tmp_path: Path) -> None:
         )
         assert done.returncode == 2
         known |= set(done.stderr.strip().rpartition("known here: ")[2].split(", "))
-    page = PAGE.read_text().partition("## The policy file")[2].partition("**Several VMs.**")[0]
-    named = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
-    assert named == known - {"rules"}
+    section = PAGE.read_text().partition("## The policy file")[2]
+    before_other_tables = section.partition("**Several VMs.**")[0]
+    named = set(re.findall(r"^\| `(\w+)` \|", before_other_tables, re.MULTILINE))
+    only_key_at_the_top = "rules"
+    assert named == known - {only_key_at_the_top}
 
 
 def test_example_policies_hold_what_is_deleted() -> None:

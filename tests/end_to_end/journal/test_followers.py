@@ -93,10 +93,10 @@ class TestPosition:
         exporter = run()
         simulator.set_document([event("A"), event("B")])
         wait_for_counts(exporter, detected=2)
-        before = follow("--since", "0")
-        before.wait_for(("A", "detected"), ("B", "detected"))
-        cursor = before.printed[1]["cursor"]
-        before.kill()
+        second = follow("--since", "0")
+        second.wait_for(("A", "detected"), ("B", "detected"))
+        cursor = second.printed[1]["cursor"]
+        second.kill()
         exporter.kill()
         shutil.rmtree(state)
         copy.rename(state)

@@ -11,7 +11,7 @@ WITHOUT_NOTICE = ("AzureScheduledEventWithoutNotice", "critical", "firing")
 
 def test_the_whole_way(tmp_path: Path) -> None:
     """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the
-    pager, and ends.
+    pager. The drill succeeds and says so, and Prometheus learns that its events have ended.
     """
     address = f"127.0.0.1:{free_port()}"
     with Stack(tmp_path, {}, [address]) as stack:

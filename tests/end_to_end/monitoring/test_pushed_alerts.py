@@ -1,7 +1,7 @@
 """Exporters and one Alertmanager are a whole paging chain: no Prometheus runs here.
 
-What follows three minutes after the end is in ``tests/trials/monitoring/pushes.py`` and
-``unit/alertmanager``.
+A push resolves three minutes after the end of its event. That is tested in
+``tests/trials/monitoring/pushes.py`` and ``tests/unit/alertmanager``.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def test_one_page(
     ]
 
 
-def test_results_wait_for_no_poll(
+def test_an_accepted_push_is_counted_before_the_next_poll(
     team: tuple[Alertmanager, Receiver],
     simulator: Simulator,
     start_exporter: Callable[..., Exporter],

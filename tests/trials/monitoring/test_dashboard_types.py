@@ -22,6 +22,7 @@ from support.paths import DATA, ROOT
 JSON = ROOT / "dashboards" / "json"
 SOURCES = DATA / "grafana_types"
 MAJORS = ("11", "12", "13")
+# The type in ``types.ts`` that has all of a panel, by the panel's own type.
 KINDS = {
     "barchart": "BarChartPanel",
     "bargauge": "BarGaugePanel",
@@ -32,6 +33,7 @@ KINDS = {
     "timeseries": "TimeSeriesPanel",
 }
 PATIENCE = 150
+"""Seconds for npm, or for the program that makes the schema of one major."""
 Json = dict[str, Any]
 
 
@@ -51,7 +53,9 @@ def _install(folder: Path) -> None:
         workspace = folder / major
         types = (SOURCES / "types.ts").read_text()
         settings = json.loads((SOURCES / "tsconfig.json").read_text())
-        if major == "11":  # has the files where 12 and 13 only say that they are
+        # The packages of 12 and 13 map the names in types.ts to their files, which a compiler reads
+        # with the newer way to look for modules. The package of 11 has the files alone.
+        if major == "11":
             types = types.replace("/Dashboard_types.gen", "/dashboard_types.gen")
             settings["compilerOptions"]["moduleResolution"] = "node"
         (workspace / "types.ts").write_text(types)
@@ -113,6 +117,6 @@ def _innermost(error: ValidationError) -> str:
 
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize("path", sorted(JSON.glob("*.json")), ids=lambda path: path.stem)
-def test_it_is_what_grafana_writes(schemas: dict[str, Json], major: str, path: Path) -> None:
+def test_each_major_knows_the_dashboard(schemas: dict[str, Json], major: str, path: Path) -> None:
     """The dashboard has no key and no value that this major of Grafana does not know."""
     assert list(_violations(json.loads(path.read_text("utf-8")), schemas[major])) == []

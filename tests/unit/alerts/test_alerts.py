@@ -131,7 +131,9 @@ def test_impossible_values_are_refused(name: str, value: str, complaint: str) ->
     ],
 )
 def test_mistyped_alerts_are_refused(name: str, value: str, complaint: str) -> None:
-    """An alert or level that does not exist is refused with the name of a similar one."""
+    """An alert or level that does not exist is refused, with the name of a similar one, or with all
+    if none is similar.
+    """
     with pytest.raises(UsageError) as caught:
         render(resolve({name: value}))
     assert complaint in str(caught.value)
@@ -238,6 +240,7 @@ def test_values_file_is_wrong(tmp_path: Path) -> None:
         load(file)
     file.write_text("maintenance.equal: [host=team]\nlabels.keep: [team]\n")
     assert load(file).items("maintenance.equal") == ("host=team",)
+    # The second argument has values that replace those of the file.
     with pytest.raises(
         UsageError, match=r"values\.yaml:1: maintenance\.equal: 'host=team' needs 'team'"
     ):
@@ -328,21 +331,24 @@ def test_readable() -> None:
         assert len(rule["expr"].splitlines()) <= 12, name
 
 
+WIDEST_COMMENT = 120  # characters
+
+
 def test_comments() -> None:
     """Each group, recording and alert of the rule file has a comment above it, and each alert a
-    line in the head. No comment is wider than others.
+    line in the head. No comment is wider than WIDEST_COMMENT.
     """
     lines = GENERATED["prometheus/prometheus-rules.yml"](Settings()).splitlines()
     head = lines[: lines.index("groups:")]
     listed = [found[1] for line in head if (found := re.match(r"#   ([A-Z]\w+)  ", line))]
     assert listed == [each.name.removeprefix(PREFIX) for each in alerts(Settings())]
     comments = [line for line in lines if line.lstrip().startswith("# ")]
-    assert [line for line in comments if len(line) > 120] == []
-    leaders = [
+    assert [line for line in comments if len(line) > WIDEST_COMMENT] == []
+    first_lines = [
         number for number, line in enumerate(lines) if re.match(" *- (name|record|alert): ", line)
     ]
-    assert leaders
-    for number in leaders:
+    assert first_lines
+    for number in first_lines:
         assert lines[number - 1].lstrip().startswith("# "), lines[number]
 
 

@@ -21,9 +21,13 @@ UNSENT = ImdsError(Outcome.CONNECTION_ERROR, "refused", may_have_arrived=False)
 SILENT = ImdsError(Outcome.TIMEOUT, "no answer")
 
 
+ACCEPTED = None
+"""No error: IMDS has accepted the request."""
+
+
 @pytest.fixture
 def known() -> Lifecycles:
-    """Return one event."""
+    """Return the known events: one, which waits for its start."""
     event = ScheduledEvent("A", "Reboot", State.SCHEDULED, "Platform", ("vm",), None)
     return observe(Lifecycles(), Document(1, (event,)), ObservationContext(NOW, "vm"))[0]
 
@@ -40,13 +44,13 @@ def requested(known: Lifecycles) -> Lifecycles:
 
 def test_accepted(known: Lifecycles) -> None:
     """The event is approved by the one who wanted it, and nothing is under way any more."""
-    after, [change] = answered(requested(known), due(known), None, NOW)
+    after, [change] = answered(requested(known), due(known), ACCEPTED, NOW)
     assert (change.transition, change.lifecycle.approved_by) == (
         Transition.APPROVED,
         Approver.OPERATOR,
     )
     assert after.current["A"].request is None
-    assert result_of(known.current["A"], None) == "accepted"
+    assert result_of(known.current["A"], ACCEPTED) == "accepted"
 
 
 @pytest.mark.parametrize(

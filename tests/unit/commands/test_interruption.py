@@ -27,12 +27,12 @@ def handlers_of_pytest() -> Iterator[None]:
 @pytest.mark.usefixtures("handlers_of_pytest")
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signals(number: int) -> None:
-    """A signal ends the command with the status that a shell expects, and no later one disturbs its
-    cleanup.
+    """A signal ends the command with the status that a shell expects, 128 and the signal's number,
+    and no later signal disturbs its cleanup.
     """
     with interruptible(), pytest.raises(Interrupted) as caught:
         os.kill(os.getpid(), number)
-    os.kill(os.getpid(), signal.SIGTERM)  # a later one, which is ignored
+    os.kill(os.getpid(), signal.SIGTERM)  # is ignored, as the command has been interrupted
     assert caught.value.exit_status == 128 + number
 
 

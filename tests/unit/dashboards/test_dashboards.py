@@ -144,7 +144,10 @@ def test_events_are_marked_on_graphs(board: Json) -> None:
 
 
 def test_the_data_source_is_chosen_once(board: Json) -> None:
-    """dashboard-linter: template-datasource-rule and panel-datasource-rule."""
+    """A variable of the board has the data source, and every panel and query takes that.
+
+    dashboard-linter: template-datasource-rule and panel-datasource-rule.
+    """
     variables = {each["name"]: each for each in board["templating"]["list"]}
     assert (variables["datasource"]["type"], variables["datasource"]["query"]) == (
         "datasource",
@@ -201,19 +204,21 @@ def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
     """Every query reads metrics that the exporter has, by labels that these metrics have, and works
     without recording rules: the one recording that is read has scraped series behind its ``or``.
     """
+    name_of_a_recording = r"[a-z_]:[a-z_]"
     for where, expr in expressions(board):
         without_texts = re.sub(r'"[^"]*"|`[^`]*`', '""', filled(expr, EVERYTHING))
         scraped = re.sub(rf"{BLIND}(\{{[^}}]*\}})? or ", "", without_texts)
-        assert not re.search(r"[a-z_]:[a-z_]", scraped), f"{where} needs a recording"
+        assert not re.search(name_of_a_recording, scraped), f"{where} needs a recording"
         used = selectors(scraped)
         assert used, where
         for name, matchers in used:
             if name in OTHER_METRICS:
                 continue
             short = name.removeprefix(PREFIX)
-            spec = SPECS.get(short) or SPECS[re.sub(r"_(sum|count)$", "", short)]
-            labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
-            assert labels <= {"job", "instance", *spec.labels}, f"{where}: {name}"
+            histogram = re.sub(r"_(sum|count)$", "", short)  # if it is a series of one
+            spec = SPECS.get(short) or SPECS[histogram]
+            compared_labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+            assert compared_labels <= {"job", "instance", *spec.labels}, f"{where}: {name}"
 
 
 def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
@@ -339,9 +344,14 @@ def test_states_are_azures_and_the_exporters_words() -> None:
 
 
 def test_no_other_provider_reads_the_folder() -> None:
-    """The folder is outside the one that the most common provider file reads recursively."""
+    """The provider file has Grafana read the boards from a folder of their own.
+
+    It is outside the folder that most installations have a provider for already, which reads all
+    folders below it, too.
+    """
+    read_by_most_providers = "/var/lib/grafana/dashboards"
     (provider,) = yaml.safe_load((JSON / "provisioning.yaml").read_text())["providers"]
-    assert not provider["options"]["path"].startswith("/var/lib/grafana/dashboards")
+    assert not provider["options"]["path"].startswith(read_by_most_providers)
 
 
 def test_the_provisioning_file_is_one_that_grafana_reads() -> None:

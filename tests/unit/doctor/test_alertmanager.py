@@ -90,7 +90,9 @@ def test_inhibitions_that_mute_no_event(source: str, target: str, equal: list[st
 
 
 def test_inhibitions_in_the_old_form() -> None:
-    """An inhibition with ``source_match`` is read as Alertmanager reads it."""
+    """An inhibition with ``source_match`` is read as Alertmanager reads it: one about other alerts
+    is well, and one that mutes warnings about other events is not.
+    """
     file = DATA / "cases" / "inhibit-old-form.yml"
     theirs = yaml.safe_load(file.read_text())["inhibit_rules"]
     found = finding_of("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=theirs)))
@@ -173,9 +175,12 @@ def test_words_of_the_rules_that_are_loaded() -> None:
     assert "critical (AzureScheduledEvent" in finding_of("severities", with_shipped_words).sentence
 
 
-def test_unknown_severities(tmp_path: Path) -> None:
-    """Without rules and values, what depends on severities is not said to be well or wrong."""
+def test_severities_that_only_a_values_file_tells(tmp_path: Path) -> None:
+    """Without the rules of a Prometheus and a values file, what depends on severities is not said
+    to be well or wrong. With a values file, it is.
+    """
     replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
+    # No ``words``: the rules that Prometheus has loaded are not known.
     without_rules = examined("Alertmanager", replies, words=None)
     for check in ("severities", "inhibitions"):
         found = finding_of(check, without_rules)

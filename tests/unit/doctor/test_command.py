@@ -81,7 +81,9 @@ def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
 
 
 def test_each_problem_has_its_page(tmp_path: Path) -> None:
-    """What is wrong, or a warning, has the address of a page; what is well has none."""
+    """A finding that is wrong or a warning has the address of a page, in JSON and for people; one
+    that is well has none.
+    """
     flags: dict[str, str | None] = {
         "imds.endpoint": f"http://{NOBODY}",
         "journal.path": str(tmp_path),

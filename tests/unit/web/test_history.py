@@ -95,6 +95,7 @@ CANCELLED = ended(
             ),
             {"started": (0, 60)},
         ),
+        # Both were first seen 28 s ago.
         (freeze(), {"waiting": (0, 28)}),
         (
             freeze(approval=Approval(Approver.EXPORTER, Timestamp(NOW - 8))),
@@ -103,8 +104,8 @@ CANCELLED = ended(
     ],
 )
 def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> None:
-    """A bar has the phases in their order, one ending where the next begins, in seconds after the
-    event was first seen.
+    """A bar has the phases in their order, one ending where the next begins. ``expected`` has the
+    begin and the end of each phase, in seconds after the event was first seen.
     """
     assert phases(life, NOW) == expected
 
@@ -157,7 +158,9 @@ def test_the_mark_at_not_before(life: Lifecycle, place: str) -> None:
 
 
 def test_a_kept_document_in_the_table() -> None:
-    """A document that was kept is shown with its incarnation, if it has one, and its events."""
+    """A document that was kept is shown with its incarnation, if it has one; without events, its
+    row says so.
+    """
     for body, incarnation in (
         (b'{"DocumentIncarnation": 7, "Events": []}', "7"),
         (b'{"Events": []}', ""),

@@ -30,7 +30,7 @@ class TestBodies:
     """What becomes of the body of an answer."""
 
     def test_unchanged(self, serve: Serve) -> None:
-        """A 304 is distinguished from an empty body."""
+        """A 304 gives None: the last document still holds. It is no empty body."""
         peer = serve(always(answer(b"", "304 Not Modified")))
         assert client_of(peer.url).scheduled_events(LONG) is None
 

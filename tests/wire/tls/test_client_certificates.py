@@ -62,7 +62,9 @@ class TestClientCertificates:
         assert "No exporter answers" in doctor_served(file, NOBODY).sentence
 
     def test_if_given(self, file: Path, authority: Authority, tmp_path: Path) -> None:
-        """VerifyClientCertIfGiven lets in who shows none, and refuses who shows a wrong one."""
+        """VerifyClientCertIfGiven lets in a client without a certificate, and refuses one whose
+        certificate is of another CA.
+        """
         file.write_text(ASKING + "VerifyClientCertIfGiven}\n")
         outsider = Authority(tmp_path, "elsewhere").client("outsider")
         with encrypted(file) as running:

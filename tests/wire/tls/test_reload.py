@@ -155,14 +155,14 @@ class TestChange:
             assert said(running, logging.ERROR) == []
 
     def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
-        """A key that comes a moment after its certificate is no error: files in the middle of a
-        change are not read.
+        """A key that comes a moment after its certificate is no error: a change takes effect when
+        the next look, here a second later, finds the files as the look before has found them.
         """
         context = trusting(authority)
         with encrypted(file, pause=1.0) as running:
             certificate = file.parent / "server.pem"
             replace(certificate, (file.parent / "renewed.pem").read_text())
-            # Nothing public says what a look has found; the key is to come after it.
+            # The key is to come between two looks. Nothing public says what a look has found.
             access = vars(running.server.app.access)
             eventually(
                 lambda: certificate.read_bytes() in access["_found"], "the change to be seen"
@@ -197,16 +197,18 @@ class TestChange:
     @pytest.mark.parametrize(
         "text",
         [
-            "",
-            "basic_auth_users:\n",
-            "basic_auth_users: {scraper: secret}\n",
-            "tls_server_config: {\n",
-            None,
+            pytest.param("", id="emptied"),
+            pytest.param("basic_auth_users:\n", id="cut short"),
+            pytest.param("basic_auth_users: {scraper: secret}\n", id="no hash"),
+            pytest.param("tls_server_config: {\n", id="no YAML"),
+            pytest.param(None, id="gone"),
         ],
     )
-    def test_wrong(self, file: Path, authority: Authority, text: str | None) -> None:
-        """A file that is emptied, cut short, wrong or gone opens nothing: what held before holds
-        until it is good.
+    def test_a_bad_file_opens_nothing(
+        self, file: Path, authority: Authority, text: str | None
+    ) -> None:
+        """While the file is bad or gone, the last good one holds: TLS and a password are required.
+        When it is good again, the log says so.
         """
         good = TLS_ONLY + scraper_with_secret()
         file.write_text(good)
@@ -217,7 +219,8 @@ class TestChange:
             else:
                 replace(file, text)
             eventually(lambda: said(running, logging.ERROR), "an error in the log")
-            assert not let_in(running, None)
+            without_tls = None
+            assert not let_in(running, without_tls)
             assert ask(running, context) == 401
             assert ask(running, context, Authorization=SECRET) == 200
             [error] = [record for record in running.records if record.levelno == logging.ERROR]

@@ -65,7 +65,7 @@ class TestPause:
         watch.sees(at(901), STARTED, watched=watched, pause=pause)
         assert watch.life.observed_pause == measured
         watch.known = record_pause(watch.known, Pause(1.0))
-        assert watch.known.current["A"].observed_pause == measured
+        assert watch.known.current[STARTED.event_id].observed_pause == measured
 
     def test_a_boot_outweighs_what_went_unseen(self) -> None:
         """A boot while an event was Started is its pause, also if the start was not observed."""
@@ -135,11 +135,11 @@ class TestPause:
         watch.sees(at(1500), pause=Pause(0.0))
         assert (watch.life.observed_pause, watch.life.pauses) == (5.0, 2)
 
-    def test_one_that_returned(self) -> None:
+    def test_an_event_that_returned(self) -> None:
         """An event that returns after its end is still measured."""
         watch = Watch()
         watch.sees(at(0), STARTED, pause=Pause(1.0))
         watch.sees(at(600), pause=Pause(0.0))
         watch.sees(at(700), STARTED)
         watch.known = record_pause(watch.known, Pause(9.0))
-        assert watch.known.current["A"].observed_pause == 9.0
+        assert watch.known.current[STARTED.event_id].observed_pause == 9.0

@@ -79,19 +79,20 @@ def test_a_boot_at_an_unknown_time() -> None:
 
 
 def test_boot_before_the_event_is_no_evidence() -> None:
-    """The boot in which the event was first seen proves nothing, wherever the wall clock moves that
-    boot to.
+    """The boot in which the event was first seen proves nothing, even if the wall clock is set
+    meanwhile, so that this boot seems to have been later.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    # The boot was 5000 s before START; by the wall clock of now, it was an hour after it.
+    # This VM booted 5000 s before START. By the wall clock as it is set now, that was an hour after
+    # START.
     booted = at(-5000, jump=5000 + 3600)
     assert watch.sees(at(1200), watched=False, booted_at=booted) == ["lost"]
 
 
 def test_cancelled_long_after_an_unrelated_reboot() -> None:
-    """An event still announced after a reboot, then taken back before our eyes, was cancelled, not
-    done by it.
+    """An event that is still announced after a reboot, and is gone days later while every document
+    was seen, was cancelled: that reboot was not the event.
     """
     watch = Watch()
     days_ahead = replace(SCHEDULED, not_before=START + 7 * 86400)

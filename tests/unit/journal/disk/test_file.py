@@ -45,7 +45,7 @@ def test_nobody_else_can_read_it(folder: Path, start: Open) -> None:
 
 def test_folders_owner(folder: Path, start: Open) -> None:
     """What root creates belongs to the owner of the folder, whose service must use it."""
-    nobody = 65534
+    nobody = 65534  # its uid and gid on Debian
     folder.mkdir()
     if os.geteuid() == 0:
         os.chown(folder, nobody, nobody)
@@ -81,12 +81,15 @@ def test_another_programs_file(tmp_path: Path, start: Open) -> None:
 
 
 def test_a_log_of_one_header(folder: Path, start: Open) -> None:
-    """A log with a header and no frame, which a stop after the first sync leaves, costs nothing."""
+    """A write-ahead log of SQLite that has a header and no frame, as a stop after the first sync
+    leaves it, costs no time, and the journal is sound.
+    """
     before = start(folder)
     before.sees("A", "B")
     file = folder / "journal.sqlite"
     copy = folder.parent / "copy"
     with closing(sqlite3.connect(file)) as connection:
+        # The file has everything now. The log lasts until the last connection is closed.
         connection.execute("PRAGMA wal_checkpoint(FULL)")
         shutil.copytree(folder, copy)
     before.journal.close()

@@ -37,8 +37,8 @@ def record_transitions(recorder: Recorder, life: Lifecycle, name: str, at_once: 
 
 
 def test_memory_is_bounded(disk: SmallDisk) -> None:
-    """Of what waits for very long, the oldest transitions are counted only, and all else is
-    written.
+    """While the disk is full, transitions wait in memory. Of very many, the oldest are counted and
+    dropped; the others are written when the disk works again, and so is what is known of events.
     """
     recorder = disk.begin(disk.folder)
     recorder.sees("A", "GONE")

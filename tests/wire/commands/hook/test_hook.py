@@ -41,7 +41,7 @@ def test_prepares_and_recovers_beside_an_exporter(
 def test_trace(
     imds: Simulator, start_exporter: Callable[..., Exporter], hook: Start, tmp_path: Path
 ) -> None:
-    """A run is a span ``hook`` in the trace of its event."""
+    """A run of the script is a span ``hook`` in the trace of its event, beside the transitions."""
     with Collector() as collector:
         flags = ("--journal.path", str(tmp_path / "vm_0"), "--otlp.endpoint", collector.url)
         start_exporter(f"{imds.url}/vm/vm_0", *flags, "--poll.interval", "300ms").wait_for_line(
@@ -197,7 +197,7 @@ then trap 'echo "stopped A" >>"{log}"; exit' TERM; sleep 60 & wait; fi"""
     assert last == "recover B"
 
 
-def test_an_approval_counts_as_the_hook_s(imds: Simulator, exporter: Exporter, hook: Start) -> None:
+def test_the_hook_is_the_approver(imds: Simulator, exporter: Exporter, hook: Start) -> None:
     """The exporter counts, logs and keeps who approved: the hook, with the name of its script. The
     log of the hook, which polls by itself, names no other approver.
     """
@@ -229,8 +229,8 @@ def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     eventually(lambda: len(lines(tmp_path)) == events, "the others")
 
 
-def test_its_approval_ends_with_it(imds: Simulator, hook: Start) -> None:
-    """The command that approves does not outlive the hook."""
+def test_the_command_that_approves_ends_with_the_hook(imds: Simulator, hook: Start) -> None:
+    """The hook approves by a command of its own, which does not outlive it."""
     with Gate(imds.url, Way.HANG) as gate:
         started = hook("--approve", "own", endpoint=gate.url)
         imds.set_document([event()])
