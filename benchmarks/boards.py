@@ -48,7 +48,7 @@ def report(stack: Engine, folder: Path, vm: ShownVm) -> list[str]:
     queries alone are measured. They ask about a moment shortly before that end.
     """
     moment = float(int(time.time() - _AGO_SECONDS))
-    _rest(stack, folder)
+    _end_other_work(stack, folder)
     rows = ["| dashboard | queries | all | worst | most series |"]
     rows.append("| --- | --- | --- | --- | --- |")
     slow: list[Asked] = []
@@ -100,7 +100,7 @@ def _ask(where: str, url: str, parameters: Mapping[str, str]) -> Asked:
     return Asked(where, median(took), len(series))
 
 
-def _rest(stack: Engine, folder: Path) -> None:
+def _end_other_work(stack: Engine, folder: Path) -> None:
     """End the engine's scrapes and evaluations; return when its database is idle."""
     if isinstance(stack, VictoriaStack):
         for name, program in stack.programs.items():

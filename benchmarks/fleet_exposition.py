@@ -108,7 +108,11 @@ Line = Counter | Clock | Start | Fixed
 
 
 class Exposition:
-    """What one real exporter served, as a pattern: a part for all VMs, and one for each VM."""
+    """What one real exporter served, as a pattern: a part for all VMs, and one for each VM.
+
+    A scrape gets both parts one after another, each a member of a gzip stream: so the part for all
+    VMs is compressed only once a second.
+    """
 
     def __init__(self, text: str) -> None:
         polls_line = re.search(rf'^{_PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)
@@ -123,8 +127,8 @@ class Exposition:
             else:
                 self._common.append(_line_of(line, name, polls))
         self._own = _pattern(_text(own))
-        self._rendered = b""
-        self._rendered_at = 0  # the second of it
+        self._rendered = b""  # the part for all VMs, compressed
+        self._rendered_at = 0  # the second for which it was rendered
 
     def common(self, moment: Moment) -> bytes:
         """Return what is the same for all VMs, compressed; new once a second."""
@@ -138,9 +142,9 @@ class Exposition:
     def own(self, values: Mapping[str, object]) -> bytes:
         """Return what is the VM's own, compressed.
 
-        ``values`` has the VM's ``vm``, ``vm_id``, ``scale_set`` and ``zone``; ``target`` is the VM
-        that the event names, and the VM itself if there is no event. Of the event there are
-        ``event_id`` and the values of ``_EVENT_TIMES``.
+        ``values`` has what stands in the placeholders of the pattern: ``vm`` (the VM's name),
+        ``vm_id``, ``scale_set`` and ``zone``; ``target``, the name of the VM that the event names,
+        or of the VM itself if there is no event; ``event_id``; and the values of ``_EVENT_TIMES``.
         """
         return _gzip(self._own % values)
 
@@ -148,8 +152,8 @@ class Exposition:
 def with_polls_of(text: str, other: str) -> str:
     """Return the exposition ``text`` with the counts of polls of ``other``.
 
-    A VM of the fleet changes from one exposition to another. With the same counts, each poll adds
-    the same to both, so its counters never fall.
+    When an event of a VM begins or ends, the VM gets another exposition. If all expositions have
+    the same counts, each poll adds the same to all, so that no counter of a VM ever falls.
     """
     polls = dict(_POLLS.findall(other))
     return _POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text)

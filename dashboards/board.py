@@ -45,12 +45,11 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
-"""Where ``quiet`` is 0, a larger number stands for doubt (:func:`in_doubt`).
+"""The least number that stands for doubt, of a panel whose ``quiet`` is 0 (:func:`in_doubt`).
 
-A smaller one is a real count: no fleet has so many VMs.
-
-:func:`.queries.or_quiet` shows the share of blind exporters times :data:`.style.UNKNOWN`: for one
-among 100,000, that is 300,000.
+Smaller numbers are real counts: no fleet has so many VMs. Every doubt is larger: it is the share of
+blind exporters times :data:`.style.UNKNOWN` (:func:`.queries.or_quiet`), which is 300,000 for one
+blind exporter among 100,000.
 """
 # Of each dashboard, the end of its title, and the text of links to it.
 _DESCRIPTIONS = {

@@ -109,16 +109,18 @@ def _or_quiet(vector: str, quiet: float = 0) -> str:
     return f"{vector} or on () {quiet:g} + 0 * {sees} or on () vector({UNKNOWN:g})"
 
 
+# Current events of the VM, each with the value 1.
 _SHOWN = metric(EVENT_INFO, _TOUCHES, NOT_ADVISORY)
 _BEGAN = metric(EVENT_INFO, _TOUCHES, event_status="Started")
+# Events that were on this board within the last hour; any number to the power of 0 is 1.
+_HELD = f"{last(VM_IMPACT, HELD, _NAMED)} ^ 0"
+# The greatest number of an event: 3 if it has begun, 2 if it is shown, 1 if it is only held. The
+# texts of these numbers are in _state().
+_STATE = _or_quiet(f"max((3 * {_BEGAN} or 2 * {_SHOWN} or {_HELD}) {UNENDED})")
+# When the impact of each event begins that has not begun yet.
 _WAITS = (
     f"{metric(EVENT_IMPACT)} and on (event_id) {_SHOWN}"
     f" unless on (event_id) ({metric(STARTED)} or {OVER})"
-)
-# The numbers of the states in _state(). The last part is 1, "not seen", because any number to the
-# power of 0 is 1.
-_STATE = _or_quiet(
-    f"max((3 * {_BEGAN} or 2 * {_SHOWN} or {last(VM_IMPACT, HELD, _NAMED)} ^ 0) {UNENDED})"
 )
 _NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
 # The numbers of the answers in _sight(): 2 if the exporter is down, 1 if IMDS fails, else 0. The
@@ -131,9 +133,11 @@ _SIGHT = (
 )
 _NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
 _POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"
+# What the VM is: up to three rows, because VMs with the same name have a row each.
 _WHO = f"topk(3, {metric(INSTANCE_INFO, _NAMED)} or on () {last(INSTANCE_INFO, '[1d]', _NAMED)})"
-# How many events were first seen in each day. DAY reads the day that begins at the moment of the
-# query; the comparison leaves out events that were first seen before, and are still there.
+# How many events were first seen on each day. Grafana asks for the moment at which each day begins:
+# that is time(), and DAY reads the 24 hours after it. An event of an earlier day that is still
+# there was first seen before time(), and does not count.
 _DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, SELF)}{DAY})) >= time())"
 
 

@@ -211,7 +211,8 @@ class AlertPush:
     def update(self, *state: object) -> None:
         """Wake the workers if a part of ``state`` is another object than at the last call.
 
-        ``state`` is all on which alerts depend, in the same order in each call.
+        ``state`` is all on which alerts depend, in the same order in each call. The poller calls
+        this whenever it publishes something new.
         """
         before = self._state
         if before is not None and all(map(operator.is_, state, before)):

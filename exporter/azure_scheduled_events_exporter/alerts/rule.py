@@ -83,7 +83,7 @@ class Alert:
         holds: how long the expression must hold before it fires, as Prometheus writes durations;
             ``""`` at once.
         labels: more labels of every alert.
-        events: of an alert that exporters push too, which events raise it; None of all others.
+        events: which events raise the alert, if exporters push it too; None if they do not.
         advice_placeholder: the advice of the notification if labels of the alert decide which one
             fits, such as ``{ahead}``; ``""`` for ``advice``.
     """

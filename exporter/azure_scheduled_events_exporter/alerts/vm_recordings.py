@@ -160,15 +160,19 @@ def _back(remembered: str) -> Recording:
     while it has shown its own event within ``_SHOWN``.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
+    began_and_answers = f"{hit} < time() and on ({VM_KEY}) {VM_ANSWERS}"
+    ended_before_impact = f"{hit} > on (event_id) group_left () {RECORDED_END}"
+    was_back = f"last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit}"
+    shows_event = f"last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT}"
     return Recording(
         VM_BACK,
         expression=promql(f"""
             (
-              ({hit} < time() and on ({VM_KEY}) {VM_ANSWERS})
-              or ({hit} > on (event_id) group_left () {RECORDED_END})
-              or (last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit})
+              ({began_and_answers})
+              or ({ended_before_impact})
+              or ({was_back})
             )
-            unless on ({_KEY_AND_EVENT}) (last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT})
+            unless on ({_KEY_AND_EVENT}) ({shows_event})
         """),
         meaning=(
             "impacts after which the VM answers and has not shown the event for"
@@ -192,16 +196,22 @@ def _away(remembered: str) -> Recording:
     go. VMs without an exporter are left out here, for all readers: nobody knows how many
     of them a scale set has, and they have no target.
     """
+    impact = f"last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])"
+    has_exporter = f"last_over_time({VM}[1h])"
+    is_back = f"last_over_time({VM_BACK}[{remembered}])"
+    began_long_ago = f"last_over_time({VM_HIT}[{remembered}]) < time() - {AFTER}"
+    answers_and_reads_imds = f"max_over_time({VM_ANSWERS}[{remembered}]) == 1"
     return Recording(
         VM_AWAY,
+        # In PromQL, ``and`` and ``unless`` come before ``or``.
         expression=promql(f"""
-            (last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m]))
+            ({impact})
             < time() + {BEFORE} > time() - {_LONGEST}
-            and on ({VM_KEY}) last_over_time({VM}[1h])
+            and on ({VM_KEY}) {has_exporter}
             unless on ({_KEY_AND_EVENT}) (
-              last_over_time({VM_BACK}[{remembered}])
-              or (last_over_time({VM_HIT}[{remembered}]) < time() - {AFTER})
-              and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{remembered}]) == 1)
+              {is_back}
+              or ({began_long_ago})
+              and on ({VM_KEY}) ({answers_and_reads_imds})
             )
             unless on (event_id) {RECORDED_END}
         """),
@@ -229,21 +239,25 @@ def _missing(remembered: str) -> Recording:
     itself over 5 minutes, because a target is gone for a moment when the configuration of its
     scrape job changes.
     """
+    impact_began = f"last_over_time({VM_HIT}{_RETURNS}[30m]) < time()"
+    was_missing = f"last_over_time({VM_MISSING}[5m])"
+    scrapes_fail = f"last_over_time({BLIND}[{remembered}]) == 0"
+    may_be_deleted = f"last_over_time({VM_HIT}{_DELETES}[30m])"
     return Recording(
         VM_MISSING,
         expression=promql(f"""
             max by ({VM_KEY}) (
               (
-                last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
+                {impact_began}
                 unless last_over_time({VM_BACK}[{remembered}])
               )
-              or last_over_time({VM_MISSING}[5m])
+              or {was_missing}
             )
             and on ({VM_KEY}) (
               last_over_time({VM}[1h])
-              and on (job, instance) (last_over_time({BLIND}[{remembered}]) == 0)
+              and on (job, instance) ({scrapes_fail})
             )
-            unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
+            unless on ({VM_KEY}) ({VM_ANSWERS} or {may_be_deleted})
         """),
         meaning=(
             "VMs that an event took down, until they answer or their target is removed; except"

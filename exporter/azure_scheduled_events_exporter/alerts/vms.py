@@ -34,10 +34,13 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 def _half_of_a_set() -> str:
     """Return the PromQL of scale sets of which at least half is away because of several events.
 
-    The second condition asks for several events: the event that hits most VMs hits fewer than all
-    together. So one event, which has an alert of its own, does not page twice. VMs of a requested
-    event count as away in the first condition only. If such events were compared too, one request
-    for the whole set would hit as many VMs as are away, and so hide two other events.
+    The first condition is the share of VMs that are away. The second asks for several events: no
+    event alone hits as many VMs as all events together. For a set that one event takes away, that
+    event has an alert of its own, which need not page twice.
+
+    Events that a user requested are left out of the second condition, while their VMs count as
+    away in the first. Otherwise one request for the whole set would alone hit all VMs that are
+    away, and so hide two other events.
 
     Both conditions count the VMs of ``VM_AWAY``, all of which have an exporter.
     """
@@ -150,12 +153,15 @@ def _maintenance(settings: Settings) -> Alert:
 
 
 def _in_the_words_of_the_team(settings: Settings) -> str:
-    """Return the VMs in maintenance with the labels that the team's own alerts have.
+    """Return the PromQL of the VMs in maintenance, with the labels that the team's own alerts have.
 
-    An inhibition compares these labels. A label that the team writes in another form than the
-    exporter's series is made in two steps. The first makes it with the prefix ``MADE``, so that it
-    overwrites no label of the series. Then ``max by`` leaves the labels that tell two VMs apart,
-    and only these are left when the second step copies the made label to the team's name.
+    An inhibition compares these labels. The exporter's series may have a label of the team in
+    another form: ``vm_labels`` has the label and its source. Such a label is made in two steps,
+    because the series may have a label with the team's name and another value:
+
+    1. The label is made under its name with the prefix ``MADE``, so that it overwrites nothing.
+       Then ``max by`` keeps only the labels that tell two VMs apart.
+    2. The made label is copied to the team's name.
     """
     rows = promql(f"""
         last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
@@ -185,8 +191,10 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
 def of_every_vm(query: str) -> str:
     """Return the query of the rule of Maintenance without its condition that the VM is away.
 
-    So it has a row for each VM whose exporter is scraped, with the labels that the alert would
-    have. ``query`` may be in the form in which a Prometheus shows the rule that it has loaded.
+    The command ``drill`` asks it for the labels that the alert would have. It has a row for each
+    VM whose exporter is scraped, because both sides of the condition become the same metric.
+
+    ``query`` may be in the form in which a Prometheus shows the rule that it has loaded.
     """
     # VM_AWAY first: its name begins with that of VM.
     return query.replace(VM_AWAY, INSTANCE).replace(VM, INSTANCE)

@@ -177,7 +177,8 @@ def covers(one: Match, other: Match) -> bool:
     """Return whether ``one`` matches every event that ``other`` matches.
 
     Then a rule with ``other`` never decides after a rule with ``one``. Each key of ``one`` must
-    accept all values that the same key of ``other`` accepts.
+    accept all values that the same key of ``other`` accepts: those from ``lowest`` on, which is
+    the least value of that key that an event can have.
     """
     return (
         _includes(one.event_type, other.event_type)

@@ -29,6 +29,7 @@ def endpoint(text: str) -> str:
     if text == DISCOVER:
         return text
     text = text.rstrip("/")
+    # IMDS has neither https nor users.
     checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
     base, metadata, _ = f"{text}/".partition("/metadata/")  # also a text that ends with /metadata
     if metadata:  # it is in the text, because other programs' settings have it

@@ -56,7 +56,7 @@ _HINTS: Final = {
 }
 """What to do, by words of the reason why nothing can be sent.
 
-The first words that the reason has count, so general words come last.
+The first of these words that are in the reason decide, so general words come last.
 """
 
 
@@ -107,7 +107,8 @@ def _address(endpoint: str | None, environment: Mapping[str, str]) -> str:
 def _off(endpoint: str | None, variable: str) -> Finding:
     """Return the finding if tracing is off.
 
-    ``variable`` is the assignment that turns it off, ``""`` if no address of a collector is set.
+    ``variable`` is the assignment that turns it off; ``""`` if tracing is off only because no
+    address of a collector is set.
     """
     if endpoint and variable:
         sentence = (

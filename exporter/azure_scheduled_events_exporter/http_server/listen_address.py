@@ -25,7 +25,7 @@ class ListenAddress:
 
     @property
     def local(self) -> "ListenAddress":
-        """The address at which programs of this machine reach a server that listens on this one."""
+        """The address at which programs of this machine reach a server that listens here."""
         hosts = {
             "": "127.0.0.1",
             "0.0.0.0": "127.0.0.1",  # noqa: S104 - to ask there, not to listen

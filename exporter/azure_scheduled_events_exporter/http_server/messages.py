@@ -55,6 +55,6 @@ class Response:
 
 
 def plain(status: int, *headers: tuple[str, str]) -> Response:
-    """Return a response of one line that explains ``status``, one of the above."""
+    """Return a response of one line that explains ``status``, a key of ``_EXPLANATIONS``."""
     body = f"{_EXPLANATIONS[status]}\n".encode()
     return Response(status, body, "text/plain; charset=utf-8", headers)

@@ -62,8 +62,8 @@ class Kernel:
         if not is_changed and last is not None and now.since(last.at) < LOOK_SECONDS:
             return None
         readings = self._read(now)
-        # Not the minute before `now`: an event that the document shows as new may have begun right
-        # after `last`, and is compared with a minute that has nothing of it.
+        # The minute to compare with ends at `last`, not at `now`: what an event has done since
+        # `last`, when it may have begun, must not count as the time before it.
         minute_ago = self._minute_before(last)
         self._readings.append(readings)
         return Counted(readings, last, minute_ago)

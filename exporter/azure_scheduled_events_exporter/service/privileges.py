@@ -38,7 +38,7 @@ if sys.platform != "win32":
 _FOLDER = "azure-scheduled-events-exporter"  # the name of the default folder of a journal
 _FIRST_OPEN_PORT = 1024  # lower ones need a capability
 _HAND_OVER_SECONDS = 0.5  # how long the start waits for a disk
-_LOOK_SECONDS = 0.005  # how often it looks meanwhile
+_LOOK_SECONDS = 0.005  # how often the start looks whether the disk has answered
 # The numbers of Linux, from linux/prctl.h and linux/capability.h. A capability is a bit.
 _PR_SET_KEEPCAPS = 8
 _PR_SET_NO_NEW_PRIVS = 38
@@ -93,7 +93,7 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
                 f"--process.user: only root can become '{user}': start it as root, or as that user"
             )
         return ""
-    kept = 0  # capabilities
+    kept = 0  # the bits of capabilities
     if 0 < port < _FIRST_OPEN_PORT:
         kept = _CAP_NET_BIND_SERVICE
     if uid == 0:

@@ -66,9 +66,10 @@ def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
 
 
 def obstacles(environment: Mapping[str, str]) -> list[str]:
-    """Return why nothing can be sent by these variables, which are perhaps meant for others.
+    """Return the reasons why spans cannot be sent with these variables; none if they can.
 
-    With ``--otlp.endpoint``, spans are sent all the same.
+    The variables may be meant for other programs. So if ``--otlp.endpoint`` names the collector,
+    spans are sent in spite of these reasons.
     """
     checks = (_protocol, _endpoint, timeout_obstacle, _headers)
     found = [check(environment) for check in checks]

@@ -8,8 +8,9 @@ In the texts of the table of alerts (``alerts.groups``), these facts stand in br
 - ``{vm}``: the VM of an exporter, with its resource group and its address.
 - ``{ahead}``: what to do about an event of this type that is days ahead.
 - ``{away}``: VMs of a scale set that are away, at most ten, each with the time of its impact.
-- ``{paused_vm}``, ``{announced}``: the VM of an exporter, and the pause that Azure announced for
-  the event, or "less" where an engine cannot look it up.
+- ``{paused_vm}``: the VM of an exporter; ``{announced}``: the pause that Azure had announced for
+  the event. The text says "Azure had announced {announced}", so an engine that cannot look the
+  pause up writes "less".
 - ``{begun}``: when the event began; ``{seconds}``: the alert's value, in seconds.
 - ``{refused}``: a sentence about the event whose approval was refused: its VMs and its time.
 - ``{hook_vm}``, ``{hook_state}``: the VM of a hook, and in which state it may be;
@@ -19,16 +20,16 @@ In the texts of the table of alerts (``alerts.groups``), these facts stand in br
 - ``{value FORMAT}``: the value of the expression; another word: the label with that name.
 
 How each engine writes these facts is a ``Form``: ``rule_texts``, ``grafana_texts`` and
-``azure_monitor_texts`` have one each. The query of one fact may give several facts, so that some
-facts need another one in the same text: ``{when}`` needs ``{vms}``, ``{announced}`` needs
-``{paused_vm}``, and ``{hook_event}`` needs ``{hook_vm}``.
+``azure_monitor_texts`` have one each. Some facts have no query of their own: they come with the
+query of another fact, which must stand in the same text. ``{when}`` needs ``{vms}``,
+``{announced}`` needs ``{paused_vm}``, and ``{hook_event}`` needs ``{hook_vm}``.
 """
 
 import re
 from dataclasses import dataclass, field
 
 OF_TARGETS = ("{vm}", "{paused_vm}", "{hook_vm}")
-"""Facts that are the names of VMs of exporters."""
+"""Facts that name the VM of an exporter; an alert with one of them is about that exporter."""
 
 _FACT = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
 """A fact in single braces. Its groups: the name, and the FORMAT of ``{value FORMAT}``."""
@@ -77,11 +78,11 @@ class Form:
         name, _, variables = board.partition("?")
         if not variables:
             return prefix + name
-        filled = []
+        parameters = []
         for each in variables.split("&"):
             variable, _, label = each.partition("=")
-            filled.append(f"var-{variable}={{{{ {self.escape}{self.label}{label} }}}}")
-        return f"{prefix}{name}?{'&'.join(filled)}"
+            parameters.append(f"var-{variable}={{{{ {self.escape}{self.label}{label} }}}}")
+        return f"{prefix}{name}?{'&'.join(parameters)}"
 
     def _fact(self, found: re.Match[str]) -> str:
         """Return the template of the fact that ``_FACT`` has found."""

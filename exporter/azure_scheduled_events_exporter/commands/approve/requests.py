@@ -82,12 +82,12 @@ def request_approvals(
     except Interrupted as interrupted:
         failure_status = interrupted.exit_status
     finally:
-        # After the command has reported a failure, the exporter must not send the approval later.
+        # The exporter must not send an approval after this command has reported a failure, so no
+        # signal may end the command before its requests are withdrawn.
         ignore_signals()
-        if not numbers:  # a signal may have come when they were queued, and no number was known yet
-            opened = store.requests.open()
-            numbers = [request.number for request in opened if request.created == created]
-        results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
+        if not numbers:
+            numbers = _numbers_queued_at(store, created)
+        results = _withdraw_open(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
     # There are no results if a signal came before the requests were queued.
     for life, result in zip(chosen, final, strict=False):
@@ -116,10 +116,19 @@ def _say_why(config: Config) -> None:
         print(f"approve: the running exporter did not send it: {reason}", file=sys.stderr)
 
 
-def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
+def _numbers_queued_at(store: Store, created: float) -> list[int]:
+    """Return the numbers of the open requests that this command queued at ``created``.
+
+    For a signal that came between the queueing of the requests and the return of their numbers.
+    """
+    return [request.number for request in store.requests.open() if request.created == created]
+
+
+def _withdraw_open(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
     """Withdraw the requests that have no result; return the results of all, by their numbers.
 
-    Those that are being sent get at most so many ``seconds``.
+    A request that is being sent cannot be withdrawn. Its result is awaited for at most so many
+    ``seconds``; after that, it is unknown.
     """
 
     def all_have_results() -> bool:

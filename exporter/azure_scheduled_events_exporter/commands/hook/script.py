@@ -46,7 +46,8 @@ def _why_not_found(name: str) -> str:
 def _problem(path: Path, depth: int = 0) -> str:
     """Return why the system would not execute the file at ``path``, ``""`` if it would.
 
-    ``depth``: of how many scripts in a row it is the interpreter.
+    ``depth``: 0 for the script itself, 1 for its interpreter, 2 for the interpreter of that, and
+    so on.
     """
     try:
         with path.open("rb") as file:

@@ -25,7 +25,7 @@ def remove_expired(connection: sqlite3.Connection, before: float) -> None:
     """Remove transitions, requests and ended events from before ``before`` (Unix seconds)."""
     for sql in (
         _EXPIRED_TRANSITIONS,
-        "DELETE FROM lives WHERE ended < ?",  # of a current event it is NULL, and it stays
+        "DELETE FROM lives WHERE ended < ?",  # NULL of a current event, which stays
         "DELETE FROM approval_requests WHERE created < ?",
     ):
         connection.execute(sql, (before,))
@@ -50,7 +50,8 @@ def remove_oldest(connection: sqlite3.Connection) -> None:
 
 def _oldest_tenth(table: str, column: str) -> str:
     """Return the SQL that removes the oldest tenth of ``table``: its least values of ``column``."""
-    rows = f"{table} WHERE {column} IS NOT NULL"  # of a current event it is NULL, and it stays
+    # ``lives.ended`` is NULL of a current event, which stays. No other column has NULL.
+    rows = f"{table} WHERE {column} IS NOT NULL"
     count = f"SELECT count(*) / 10 FROM {rows}"
     newest_removed = f"SELECT {column} FROM {rows} ORDER BY {column} LIMIT 1 OFFSET ({count})"
     return f"DELETE FROM {table} WHERE {column} <= ({newest_removed})"

@@ -28,7 +28,11 @@ from .shared import Shared
 
 
 class Writer:
-    """Reads and writes the file at ``path`` for those who use ``shared``."""
+    """Reads and writes the file at ``path`` for those who use ``shared``.
+
+    With ``renames``, a file that cannot be used is renamed. A command that is no exporter must not
+    do that: without ``renames``, such a file is refused.
+    """
 
     def __init__(
         self, path: Path, shared: Shared, log: logging.Logger, *, renames: bool = True
@@ -84,7 +88,7 @@ class Writer:
                     self._shared.refuse(error)
                 else:  # this exporter runs already, and goes on without the file
                     self._failed(error)
-            except JournalKeptError as error:
+            except JournalKeptError as error:  # without ``renames``
                 self._shared.refuse(error)
             except FAILURES as error:
                 self._failed(error)
@@ -104,6 +108,7 @@ class Writer:
         is_older_copy = position.last_number < work.last_number  # of this journal
         lacks_events = is_new_file or is_older_copy or work.has_lost
         if work.has_new_change or lacks_events:
+            # With ``whole``, also the events whose changes are not among the entries.
             store.write(work.entries, work.remembered, whole=lacks_events)
         self._shared.note_written(work, store.look())
         for document in work.documents:
@@ -111,7 +116,10 @@ class Writer:
         self._check(store)
 
     def _check(self, store: Store) -> None:
-        """Check the whole file, once in a run, while nothing waits to be written."""
+        """Check the whole file, once in a run, while nothing waits to be written.
+
+        SQLite asks :meth:`Shared.is_wanted_elsewhere` during the check, and interrupts it then.
+        """
         if self._is_checked:
             return
         try:

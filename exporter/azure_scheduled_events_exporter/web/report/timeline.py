@@ -93,7 +93,7 @@ def _of_the_vm(life: Lifecycle) -> Iterator[_Step]:
 
 
 def _after(seconds: float) -> str:
-    """Return how long after it was first seen; ``""`` for what was before, such as a boot."""
+    """Return how long after the event was first seen; ``""`` for what was before, as a boot."""
     if seconds < 0:
         return ""
     return f"+{length(seconds)}"
@@ -106,7 +106,7 @@ def _transitions(sources: Sources) -> Iterator[_Step]:
     for record in sources.transitions:
         transition = record["transition"]
         if transition == Transition.STARTED and not life.announced:
-            continue  # the text of its detection says so
+            continue  # the detection has the text "First seen: Started already"
         at = datetime.fromisoformat(str(record["at"])).timestamp()
         yield _Step(at, (_text(record, not_before_until_then, life),))
         not_before_until_then = record.get("not_before")
