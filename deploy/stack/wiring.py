@@ -112,7 +112,7 @@ class Wiring:
         for mount in service.mounts:
             here[mount.target] = str(self._path(service, mount))
         for inside, outside in service.ports.items():
-            here[f":{inside}"] = self._local(outside)
+            here[f":{inside}"] = self._local(outside)  # as its own flags write it
         return here | self._addresses
 
     def _path(self, service: Service, mount: Mount) -> Path:

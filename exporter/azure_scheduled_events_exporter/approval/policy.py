@@ -222,7 +222,8 @@ def _timed(
     # the event was first seen.
     wait = max(rule.after - seen_for, opens - now) + turn_seconds
     is_due = wait <= 0
-    if not is_due and life.not_before is not None and now + wait >= life.not_before:
+    begins_before = life.not_before is not None and life.not_before <= now + wait
+    if begins_before and not is_due:
         what_is_late = f"this VM's turn by {name}" if turn else f"{name} approves it"
         reason = f"it begins before {what_is_late}"
         return Decision(reason, rule=rule.name, dry_run=rule.dry_run)
@@ -233,10 +234,10 @@ def _timed(
         reason = f"{name} would approve it {when} (dry run)"
         return Decision(reason, approve=is_due, rule=rule.name, dry_run=True)
     if is_due:
-        return Decision(f"due now by {name}", due, approve=True, rule=rule.name)
+        return Decision(f"due now by {name}", due=due, approve=True, rule=rule.name)
     waits = "waiting for its turn" if turn else "waiting"
     reason = f"{waits}: {name} approves it {when} if nobody else has"
-    return Decision(reason, due, rule=rule.name)
+    return Decision(reason, due=due, rule=rule.name)
 
 
 def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:

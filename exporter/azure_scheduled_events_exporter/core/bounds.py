@@ -179,7 +179,7 @@ def newest_ended(
 
 
 def current_with_room(newest_first: Iterable[Lifecycle]) -> Iterator[Lifecycle]:
-    """Yield those current events of a journal for which there is room."""
+    """Yield those current events of a journal for which there is room; the first get it first."""
     room = _Room()
     for life in newest_first:
         needed = weight(life.event)

@@ -64,7 +64,8 @@ def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> 
     if http.insecure:
         session.verify = False
     session.cert = http.certificate
-    # The adapter may have had a session with another configuration, so its name is removed first.
+    # The adapter may have had a session with another configuration, so the server name of that one
+    # is removed first.
     pools = adapter.poolmanager.connection_pool_kw
     for name in ("server_hostname", "assert_hostname"):
         pools.pop(name, None)

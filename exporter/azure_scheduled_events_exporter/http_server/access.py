@@ -71,7 +71,8 @@ class WebAccess:
             # Wait while files are changing: a key may be written after its certificate.
             if self._found != before:
                 continue
-            # After a failure, load also what was in effect before: that ends the failure.
+            # After a failure, the files may be again as they were when they were applied. They are
+            # loaded then, too, because that ends the failure.
             if self._found == self._applied and not failure:
                 continue
             try:

@@ -196,7 +196,8 @@ class Pauses:
         """Note by how much this tick is later than planned. The lock is held."""
         now = self.since_boot()
         late = now - self._ticked - TICK_SECONDS
-        if NOISE_SECONDS <= late < QUOTA_SECONDS:  # a shorter one is noise
+        # A shorter delay is noise, and a longer one does not come from the quota.
+        if NOISE_SECONDS <= late < QUOTA_SECONDS:
             late -= self.quota.stopped_since_last_call()
         if late > self._largest:
             self._largest = late

@@ -73,7 +73,8 @@ def _own_exporter(config: Config, log: logging.Logger, limiter: RateLimiter) -> 
         JournalInUseError: an exporter runs already.
         ExporterError: the journal must not be used, or IMDS does not answer.
     """
-    # It pushes no alerts, which it would not live to resolve.
+    # It pushes no alerts, which it would not live to resolve. A file that
+    # would have to be renamed, such as another VM's journal, is refused.
     settings = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
     exporter = Exporter(settings, log, rate_limiter=limiter, renames_journal=False)
     try:

@@ -39,8 +39,8 @@ class HeldAlert(NamedTuple):
     is_inhibited: bool  # by another alert
 
     @property
-    def shown(self) -> str:
-        """The names of the receivers."""
+    def receiver_names(self) -> str:
+        """The names of the receivers, for people."""
         return ", ".join(self.receivers)
 
 

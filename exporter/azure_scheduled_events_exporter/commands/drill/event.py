@@ -189,7 +189,7 @@ class Drill:
         """
         end = begun.at + self.timeout
         held = self._held(event_id, end)
-        say(f"{begun.elapsed}: Alertmanager has the alert, for receivers: {held.shown}")
+        say(f"{begun.elapsed}: Alertmanager has the alert, for receivers: {held.receiver_names}")
         what = self._check_severity(held)
         if held.is_muted:
             raise ExporterError(
@@ -214,7 +214,7 @@ class Drill:
         severity = held.labels["severity"]
         say(
             f"Alertmanager has done its part. Check that the {what} has arrived (severity"
-            f" {severity}; receivers: {held.shown})."
+            f" {severity}; receivers: {held.receiver_names})."
         )
 
     def _check_severity(self, held: HeldAlert) -> str:
@@ -237,13 +237,13 @@ class Drill:
         if not self.alertmanager.has_route_for(severity):
             raise ExporterError(
                 f"severity {severity} pages, but no route names it, so the alert went where all"
-                f" others go ({held.shown}). If your rules have words of their own for severities,"
-                f" {values}. Otherwise add a route: run {self.doctor}"
+                f" others go ({held.receiver_names}). If your rules have words of their own for"
+                f" severities, {values}. Otherwise add a route: run {self.doctor}"
             )
         if PAGES_NOBODY.issuperset(held.receivers):
             raise ExporterError(
-                f"severity {severity} pages, but the alert went only to {held.shown}, which pages"
-                " nobody. Look for a route that takes it before that of the pager"
+                f"severity {severity} pages, but the alert went only to {held.receiver_names},"
+                " which pages nobody. Look for a route that takes it before that of the pager"
             )
         return "page"
 
