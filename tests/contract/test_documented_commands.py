@@ -193,11 +193,11 @@ class TestShell:
     def test_make_targets(self) -> None:
         """Every documented target exists, and make can say what it would do."""
         targets = {each.arguments[0] for each in commands_of("make") if each.arguments}
-        assert {"demo", "test"} <= targets
+        assert {"demo", "test"} <= targets, "the targets are found"
         subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, check=True, capture_output=True)
 
 
-# What changes nothing outside the folder in which it is run, and ends by itself.
+# Commands that change nothing outside the folder in which they are run, and end by themselves.
 SAFE = re.compile(
     r"(python -m (alerts|dashboards) .*|(promtool|amtool) (check\S*|config routes test) .*"
     rf"|{PROGRAM} (assets|check-config|simulate --list|\S+ --help).*)"
@@ -205,8 +205,8 @@ SAFE = re.compile(
 
 
 def runnable(block: Block) -> bool:
-    """Whether each line is a command that needs no network, no root and no file of a machine, and
-    ends by itself.
+    """Whether each line of a block is one of the SAFE commands, and names no file of the machine
+    below /etc.
     """
     lines = [
         line.strip() for line in typed(block).replace("\\\n", " ").splitlines() if line.strip()
@@ -222,6 +222,7 @@ def test_what_can_be_run_here_is_run(subtests: pytest.Subtests, tmp_path: Path) 
         [str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]]
     )
     env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (GUARD, ROOT))))
+    # By their text: what several pages say alike is run once.
     found = {typed(block): block for block in SHELL if runnable(block)}
     assert len(found) > 2, "the rule above still finds blocks to run"
     for number, (lines, block) in enumerate(found.items()):
@@ -267,12 +268,12 @@ def check_ours(command: Command) -> None:
         return
     except UsageError as error:
         if command in PROSE and "required" in str(error):
-            return  # `assets export`, in a sentence
+            return  # a sentence may name a command without what it requires: `assets export`
         raise AssertionError(f"{command.place}: {error}") from None
     assert not unknown, f"{command.place}: {unknown}"
     for setting in SETTINGS:
         text = vars(parsed).get(setting.flag)
-        # A flag that may be repeated has a list; the last one holds.
+        # The parser gives a flag that may be repeated as a list, of which the last value holds.
         text = text[-1] if isinstance(text, list) else text
         if text is not None and not re.search(r"[A-Z]{2}|…|\$|^/", text):
             setting.parse(text)

@@ -29,7 +29,9 @@ def test_scalars_are_text(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["", "~", "null"])
 def test_nothing_is_no_text(written: str) -> None:
-    """A key without a value, in every form of YAML, is not a VM called 'null'."""
+    """A key without a value, in every form of YAML, is read as an empty text, and not as a VM
+    called 'null'.
+    """
     assert read(f"key: {written}\n").text("key") == ""
 
 
@@ -102,7 +104,9 @@ def test_complaints(text: str, ask: Callable[[Section], object], message: str) -
 
 
 def test_finish_refuses_what_nobody_asked_for() -> None:
-    """A key that no reader asked for is refused by name, with those that are known."""
+    """A key that the program did not ask for is refused by name. The message has the keys that it
+    asked for, in the file or not.
+    """
     section = read("b: 1\nspeling: 2\n")
     section.text("b")
     section.text("a", "")

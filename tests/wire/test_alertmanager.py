@@ -85,8 +85,8 @@ BOMB = gzip.compress(bytes(32 * MIB))
 
 @pytest.mark.parametrize("body", [BOMB, BOMB[:-1000]], ids=["large", "cut off"])
 def test_redirect_with_a_page(body: bytes) -> None:
-    """A redirect is refused as one, whatever page comes with it, and the page is not read into
-    memory.
+    """A redirect is refused as a redirect, whatever page comes with it, and the page is not read
+    into memory.
     """
     with Peer(302, {"Location": "/login", "Content-Encoding": "gzip"}, body) as peer:
         tracemalloc.start()
@@ -113,7 +113,10 @@ def test_redirect_with_a_page(body: bytes) -> None:
     ],
 )
 def test_web_page(content_type: str, body: bytes, outcome: PushOutcome) -> None:
-    """A sign-in page that answers 200 is no Alertmanager: its answer is an error that says so."""
+    """A sign-in page that answers 200 is no Alertmanager: its answer is an error that says so.
+
+    An empty answer is no page, whatever its type.
+    """
     with Peer(200, {"Content-Type": content_type}, body) as peer:
         found, reason = post(peer.url)
     assert found is outcome
@@ -127,7 +130,9 @@ def test_nobody_there() -> None:
 
 @pytest.mark.parametrize("drip", [b"", b"HTTP/1.1 200 OK\r\nX: "], ids=["silent", "byte by byte"])
 def test_deadline(drip: bytes) -> None:
-    """An Alertmanager that never answers, or sends byte after byte, costs one deadline."""
+    """A post to an Alertmanager that never answers, or sends byte after byte, ends with an error
+    when the time limit of the whole request is over.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server, _dripping(server, drip):
         began = time.monotonic()
         result = post(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.5)

@@ -31,9 +31,9 @@ TIME_LIMIT = 10.0
 """Seconds that a poll may take by default; it hangs if it is HANGING_SECONDS later than that."""
 
 
-def posts(team: Peer) -> int:
+def posts(alertmanager: Peer) -> int:
     """Return how many times an alert was posted; a post without one is an empty list."""
-    return sum(len(body) > len("[]") for _, _, body in list(team.requests))
+    return sum(len(body) > len("[]") for _, _, body in list(alertmanager.requests))
 
 
 def doctor_says(config: Config, url: str) -> dict[str, str]:
@@ -97,17 +97,17 @@ def test_a_poll_that_hangs(
     """
     caplog.set_level(logging.INFO)
     clock = MachineClock()
-    with Peer(body=b"[]") as team:
+    with Peer(body=b"[]") as alertmanager:
         flags = {
             "imds.endpoint": gate.url,
             "instance.name": "vmss_0",
             "journal.path": str(tmp_path),
-            "alertmanager.url": team.url,
+            "alertmanager.url": alertmanager.url,
         }
         config = resolve(flags, {})
         with started(config, clock) as (exporter, running):
             eventually(lambda: is_up(running), "a first answer")
-            eventually(lambda: posts(team) == 1, "the alert")
+            eventually(lambda: posts(alertmanager) == 1, "the alert")
             assert running.get("/-/healthy")[:2] == (200, b"alive\n")
             with gate.held():
                 clock.wall += TIME_LIMIT + HANGING_SECONDS - 5  # the poll is slow

@@ -147,6 +147,7 @@ def test_scenario_runs_and_is_recorded() -> None:
         assert started - announced == pytest.approx(notice_seconds / speed, abs=0.001)
         assert completed - started == pytest.approx(started_seconds / speed, abs=0.001)
         assert began - 1 < announced < began + 1
+        # The incarnation begins with 1, and each of the three steps has changed the events.
         assert json.loads(ask(running.url)[1]) == {"DocumentIncarnation": 4, "Events": []}
 
 
@@ -212,8 +213,8 @@ def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) ->
 
 
 def test_control_over_http(simulator: Simulator) -> None:
-    """Over /simulator/ one plays a scenario, breaks, heals and reads the record; no fault touches
-    that.
+    """Below the path /simulator/, a client plays a scenario, injects a fault, heals it and reads
+    the record. These paths work whatever fault is injected.
     """
     scenarios = control(simulator.url, "scenarios")
     assert scenarios["playing"] == "quiet"

@@ -53,7 +53,7 @@ def tool(*arguments: str) -> None:
 
 
 def test_compose_specification() -> None:
-    """The compose file is one by the Compose Specification's own schema."""
+    """Both compose files are valid by the schema of the Compose Specification."""
     checker = str(Path(sys.executable).parent / "check-jsonschema")
     tool(checker, "--builtin-schema", "vendor.compose-spec", str(FILE), str(VICTORIA))
 
@@ -96,19 +96,22 @@ def test_published_ports() -> None:
 
 
 def test_mounted_files() -> None:
-    """Every file that is mounted is there, and cannot be changed from inside."""
+    """Every file that is mounted is there. No container can change one: the only shared folder
+    that can be written is that of the assets, and only by the container that exports them.
+    """
     mounted = [
         mount.file for service in SERVICES.values() for mount in service.mounts if mount.file
     ]
-    assert len(mounted) > len(EXPORTERS), "configuration and values files are among them"
+    assert len(mounted) > len(EXPORTERS), "more files than exporters are mounted: all are found"
     assert [path for path in mounted if not path.is_file()] == []
-    shared = [
-        volume
-        for service in WRITTEN.values()
+    writable = [
+        (name, volume)
+        for name, service in WRITTEN.items()
         for volume in service.get("volumes", ())
-        if ":" in volume
+        # A volume without a colon is the container's own, and is shared with nothing.
+        if ":" in volume and not volume.endswith(":ro")
     ]
-    assert [volume for volume in shared if not volume.endswith(":ro")] == ["assets:/assets"]
+    assert writable == [("assets", "assets:/assets")]
 
 
 def _mentioned(services: Mapping[str, Service]) -> Iterator[tuple[str, int]]:
@@ -168,6 +171,7 @@ def test_exporters_settings() -> None:
         variables = {key: files.get(text, text) for key, text in service.environment.items()}
         done = command("check-config", **variables)
         assert (done.returncode, done.stderr) == (0, "")
+        # check-config prints the source of each setting: all of these come from the variables.
         assert done.stdout.count("[environment variable") == len(variables)
 
 

@@ -178,7 +178,9 @@ class TestAgreement:
         assert f"appVersion: {VERSION}\n" in shown
 
     def test_wheel_and_sdist(self, released: Checkout, files: dict[str, Path]) -> None:
-        """The times of the wheel's files are those of the commit, and the sdist can release."""
+        """The times of the wheel's files are those of the commit, and the sdist has the script that
+        makes a release.
+        """
         committed = int(released.git("log", "-1", "--format=%ct"))
         package = f"azure_scheduled_events_exporter-{VERSION}"
         with zipfile.ZipFile(files[f"{package}-py3-none-any.whl"]) as wheel:
@@ -189,7 +191,9 @@ class TestAgreement:
             assert f"{package}/scripts/release" in sdist.getnames()
 
     def test_tag_if_requested(self, released: Checkout) -> None:
-        """With TAG=1 the tag is made, and names this commit; git ignores what is built."""
+        """With TAG=1 the tag is made, and names the commit that was released. What was built leaves
+        the checkout clean for git.
+        """
         tagged = released.git("rev-parse", f"v{VERSION}^{{commit}}")
         assert tagged == released.git("rev-parse", "HEAD")
         assert released.git("status", "--porcelain") == ""

@@ -76,8 +76,8 @@ def test_names_of_scrape_configs() -> None:
     names = [resource["metadata"]["name"] for resource in resources]
     assert len(set(names)) == len(OF_VMS)
     for name, resource in zip(names, resources, strict=True):
-        job, *_ = resource["spec"]["relabelings"]
-        assert job == {"targetLabel": "job", "replacement": name}
+        first_relabeling, *_ = resource["spec"]["relabelings"]
+        assert first_relabeling == {"targetLabel": "job", "replacement": name}
         assert re.fullmatch(Settings().text("job"), name)
 
 

@@ -257,6 +257,7 @@ def test_polls_go_on_without_an_answer(
     error when its connection ends without an answer.
     """
     simulator = stack.enter_context(Simulator(reboot(approval_delay=3600)))
+    # LATE: the gate passes the approval on, and keeps the answer of IMDS to itself.
     gate = stack.enter_context(Gate(simulator.url, Way.LATE))
     exporter = start_exporter(gate.url, *FLAGS, "--imds.timeout", "50s")
     eventually(lambda: gate.posts, "the approval")

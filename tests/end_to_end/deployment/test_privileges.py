@@ -211,12 +211,13 @@ def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
     state.mkdir()
     for name in ("events.db", "events.db-wal", "journal-of-another.txt", "linked"):
         (state / name).touch()
+    # Two names as the journal's files have them, and behind both the file of root "linked".
     (state / "events.db-link").symlink_to(state / "linked")
     os.link(state / "linked", state / "events.db-hard")
     exporter = start("--journal.path", str(state / "events.db"), "--process.user", str(NOBODY))
     exporter.wait_for_line("msg=listening")
     owners = {each.name: each.stat().st_uid for each in state.iterdir()}
-    assert owners["events.db"] == NOBODY
+    assert owners["events.db"] == owners["events.db-wal"] == NOBODY
     assert {owners[name] for name in ("journal-of-another.txt", "linked", "events.db-hard")} == {0}
 
 
@@ -238,8 +239,9 @@ def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
 
 
 def run_as(site: Path, user: str, become: str = "") -> subprocess.CompletedProcess[str]:
-    """Run ``run --process.user USER``, which is refused, to its end; ``become`` is a statement that
-    gives up root before.
+    """Run ``run --process.user USER`` to its end, which comes at once, because it is refused.
+
+    ``become`` is a statement of Python that makes the process another user before.
     """
     imports = (
         "import os, sys",

@@ -73,6 +73,8 @@ def test_304_before_any_document(watched: Watched) -> None:
 
 def test_started_event_that_still_has_a_not_before(watched: Watched) -> None:
     """An event that has begun has no countdown, even where IMDS leaves its NotBefore in place."""
+    # Only the status of the captured event is changed. Another EventId makes it an event that no
+    # other test of this exporter has shown.
     scrape = watched.serve(
         REBOOT.replace(b"Scheduled", b"Started").replace(b"4CAEA225", b"4CAEA226")
     )

@@ -84,7 +84,10 @@ def test_one_notification_an_event(tmp_path: Path) -> None:
 def follow_events(play: Play) -> None:
     """Play events on five VMs, and check every notification.
 
-    ``show`` takes what the exporter of a VM exposes: the event's id, its type and its kind.
+    ``show`` takes what the exporter of a VM exposes: of a current event its id, its type and its
+    kind, and of one that is over its id and when it ended. Two VMs go away with their event. Two
+    have one Freeze, which is called off, and one of them has no answer of IMDS (``up=0``). The
+    event of the last VM comes nearer, ends, and returns.
     """
     evicted, rebooted, called_off, blind, moved = play.vms
     evicted.show("P Preempt announced")
@@ -103,7 +106,8 @@ def follow_events(play: Play) -> None:
     play.expect("resolved", "Freeze warning", "DegradedHost warning")
     play.wait_while_away(rebooted)
     assert play.notifications() == play.expected, "alerts about VMs that are away are not resolved"
-    now = f"{imds_time()}"
+    now = imds_time()
+    # The evicted VM is gone for good: the one that came back tells how both events ended.
     rebooted.show(f"R ended {now}", f"P ended {now}")
     moved.show(f"D ended {now}")
     play.expect("resolved", "Preempt warning", "Reboot critical", "Redeploy critical")

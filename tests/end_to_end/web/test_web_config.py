@@ -176,8 +176,8 @@ def test_browser(
     "text", ["tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n", None]
 )
 def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
-    """With an invalid file, run does not start, and check-config prints the same line, with status
-    2.
+    """With a file that names a missing certificate, or that is missing itself (None), run does not
+    start. It prints what check-config prints, and both end with status 2.
     """
     file = tmp_path / "web.yml"
     if text:

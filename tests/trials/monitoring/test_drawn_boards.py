@@ -26,7 +26,7 @@ def painter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardPainter]:
 )
 def test_every_panel_can_be_read(painter: BoardPainter, board: str, width: int, theme: str) -> None:
     """No panel has an error, none scrolls sideways, and every text has enough contrast."""
-    values = {"vm": "web_1"} if board == "vm" else {}
+    values = {"vm": "web_1"} if board == "vm" else {}  # the board of one VM has that VM chosen
     page, panels = painter.open(load(board), Look(NOW, width, theme, values=values))
     assert [panel for panel in panels if panel.status != "ok" or panel.too_wide] == []
     assert poor_contrast(page) == []

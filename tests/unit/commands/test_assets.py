@@ -41,16 +41,18 @@ def test_no_placeholder_is_left(exported: Path) -> None:
 
 
 def test_no_key_goes_to_exporters(exported: Path) -> None:
-    """The values for exporters are those of the rules, without the receivers and their keys."""
+    """The values file for exporters is the whole values file without the receivers, whose settings
+    have keys.
+    """
     whole = yaml.safe_load((exported / "alerts/values.yaml").read_text())
-    left = yaml.safe_load((exported / "alerts/exporter/values.yaml").read_text())
-    assert {name.partition(".")[0] for name in whole.keys() - left.keys()} == {
+    for_exporters = yaml.safe_load((exported / "alerts/exporter/values.yaml").read_text())
+    assert {name.partition(".")[0] for name in whole.keys() - for_exporters.keys()} == {
         "pager",
         "chat",
         "tickets",
     }
-    assert left == {name: value for name, value in whole.items() if name in left}
-    assert left["labels.keep"] == ["team"]
+    assert for_exporters == {name: whole[name] for name in for_exporters}
+    assert for_exporters["labels.keep"] == ["team"]
 
 
 def test_settings_are_not_reset_unseen(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,6 +147,8 @@ def test_a_severity_that_nothing_routes(tmp_path: Path, capsys: pytest.CaptureFi
     assert line.endswith("add it: severities.paging=P3,critical,P1")
 
 
+# Settings that are emptied, and the receivers that then notify nobody. As shipped, each setting of
+# a receiver has a placeholder. The chat is a way to notify of both receivers, pager and tickets.
 @pytest.mark.parametrize(
     ("empty", "warnings"),
     [

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.imds.guest_proxy_agent import INSTANCE_PATH
 from azure_scheduled_events_exporter.imds.guest_proxy_agent import hint as logged_hint
 from support.doctor.doctor_chain import Canned, Reply
 from support.monitoring.collector import Collector
-from support.monitoring.collector import Reply as Failure
+from support.monitoring.collector import Reply as CollectorReply
 from support.programs import NOBODY
 from support.servers.certificates import Authority
 from support.servers.imds_peer import CASES
@@ -117,10 +117,10 @@ def test_page_of_a_service_that_throttles() -> None:
 
 
 def test_a_service_that_is_reached_and_does_not_answer() -> None:
-    """After a time-out, no firewall is suspected, and nothing is said of a service that is new:
-    the exporter may have run for days.
+    """After a time-out, no firewall is suspected. Doctor also does not say that the first answer
+    to a new VM may take minutes: the exporter may have run for days.
     """
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and nobody answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         settings = {"imds.endpoint": url, "imds.timeout": "100ms"}
         found = next(metadata_service.examine(subject(**settings)))
@@ -202,8 +202,8 @@ def test_nobody_answers() -> None:
 
 
 def test_name_of_the_host() -> None:
-    """A host name that is given for the VM's name is found."""
-    host_name = "vm000000"  # that of _INSTANCE
+    """If the settings name the VM by its host name, doctor says so, and how Azure calls the VM."""
+    host_name = "vm000000"  # computerName in _INSTANCE, which names the VM vm_0
     found = findings((200, {}, _INSTANCE), (200, {}, _EVENT), **{"instance.name": host_name})
     assert found["vm-name"].mark == "wrong"
     assert "Azure calls this VM vm_0" in found["vm-name"].sentence
@@ -218,23 +218,24 @@ def test_an_event_that_cannot_be_read() -> None:
     assert "An event cannot be read" in found["scheduled-events"].sentence
 
 
-_PAGE = Failure(headers={"Content-Type": "text/html"}, body=_HTML)
-_GO_WITH_TLS = Failure(400, body=b"Client sent an HTTP request to an HTTPS server.\n")
+_PAGE = CollectorReply(headers={"Content-Type": "text/html"}, body=_HTML)
+_GO_WITH_TLS = CollectorReply(400, body=b"Client sent an HTTP request to an HTTPS server.\n")
+"""What a collector, which is written in Go, answers at a port with TLS to a request without."""
 
 
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (Failure(401), "Set the collector's token: "),
-        (Failure(403), "Set the collector's token: "),
-        (Failure(404), "Give the base address, such as http://HOST:4318"),
-        (Failure(500), "The cause is unknown here. Read the log of the collector."),
+        (CollectorReply(401), "Set the collector's token: "),
+        (CollectorReply(403), "Set the collector's token: "),
+        (CollectorReply(404), "Give the base address, such as http://HOST:4318"),
+        (CollectorReply(500), "The cause is unknown here. Read the log of the collector."),
         (_PAGE, "let this VM pass the proxy or sign-in page"),
         (_GO_WITH_TLS, "Write https:// in the address."),
     ],
 )
-def test_a_collector_that_fails(answer: Failure, hint: str) -> None:
-    """Each answer has its own advice: a collector that answers is not said to be down."""
+def test_a_collector_that_fails(answer: CollectorReply, hint: str) -> None:
+    """Each answer of a collector has its own advice."""
     with Collector(answer) as collector:
         (found,) = tracing.examine(subject(**{"otlp.endpoint": collector.url}))
     assert found.mark == "wrong"

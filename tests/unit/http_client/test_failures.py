@@ -91,6 +91,6 @@ def test_headers(value: str) -> None:
 
 
 def test_tls() -> None:
-    """A failed handshake has the reason of the TLS library."""
+    """If a server does not speak TLS, the reason is that of the TLS library."""
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         assert "SSL: " in reason_for(f"https://{address}")

@@ -34,5 +34,5 @@ def test_pages(content_type: str, body: bytes) -> None:
     ],
 )
 def test_answers(content_type: str, body: bytes) -> None:
-    """An empty answer, JSON and XML are none."""
+    """An empty answer, JSON and XML are no web pages, also if their type says so."""
     assert not is_web_page(CaseInsensitiveDict({"Content-Type": content_type}), body)

@@ -76,7 +76,9 @@ UNTIL_LATER = dhclient_lease("option unknown-245 a8:3f:81:10;", "4 2026/01/01 00
     ],
 )
 def test_the_last_lease_in_force_wins(text: str, address: str | None) -> None:
-    """Of several leases the last complete one that has the option and has not expired counts."""
+    """Of several leases, the last one counts that has the option with four bytes and that has not
+    expired. AZURE has the address 168.63.129.16, and OLDER has 10.0.0.1.
+    """
     assert address_from_lease(text, NOW) == packed(address)
 
 

@@ -1,4 +1,6 @@
-"""What the kernel counts about TCP."""
+"""The counters of TCP that the kernel has, by which the exporter measures what an event did to
+connections: before it, and since it began.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +48,12 @@ def network(tmp_path: Path) -> Network:
 
 
 def test_the_minute_before(network: Network) -> None:
-    """A look finds the one before, and the readings of a minute before that."""
+    """With its readings, a look returns those of the look before it, and those of a minute before
+    that one.
+
+    ``is_changed`` says that the document has changed. Without a change, the counters are read only
+    every 5 s.
+    """
     kernel = Kernel(network.now, network.folder)
     for second in range(91):
         network.seconds = second
@@ -55,7 +62,8 @@ def test_the_minute_before(network: Network) -> None:
     assert counted is not None
     assert counted.last is not None
     assert counted.minute_ago is not None
-    # The counters tell when they were read: 1 segment and 2 timeouts were counted in each second.
+    # Each second counted 1 segment and 2 timeouts, so the counters tell when they were read: the
+    # last look was in second 90.
     readings = (counted.now, counted.last, counted.minute_ago)
     assert [(each.retransmitted, each.timeouts) for each in readings] == [
         (90, 2 * 90),
@@ -96,8 +104,8 @@ def test_a_counter_that_is_not_there(text: bytes) -> None:
 
 @pytest.mark.skipif(not NETWORK.exists(), reason="no Linux")
 def test_this_machine() -> None:
-    """The kernel of this machine says both."""
-    counted = Kernel(Network(NETWORK).now).look(is_changed=True)
+    """The files of this machine's kernel have both counters, under the names that are read."""
+    counted = Kernel(lambda: Timestamp(0.0)).look(is_changed=True)
     assert counted is not None
     assert counted.now.retransmitted is not None
     assert counted.now.timeouts is not None

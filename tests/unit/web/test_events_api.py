@@ -43,8 +43,8 @@ def test_json_has_the_documented_keys() -> None:
 
 def test_the_time_left() -> None:
     """The time until NotBefore is exact to the millisecond, and has no more digits."""
-    told = json.loads(events_json(BUSY, NOW + 0.0014))
-    left = {event["event_id"]: event["seconds_until_not_before"] for event in told["events"]}
+    answer = json.loads(events_json(BUSY, NOW + 0.0014))
+    left = {event["event_id"]: event["seconds_until_not_before"] for event in answer["events"]}
     assert left == {FREEZE_ID: 14 * 60 + 32 - 0.001, reboot().event_id: None}
 
 
@@ -52,21 +52,22 @@ def test_json_has_what_the_snapshot_has() -> None:
     """Scripts get identity, polls, approvals and history from the JSON, and null for what is not
     known.
     """
-    told = json.loads(events_json(BUSY, NOW))
-    assert told["identity"]["scale_set"] == "web"
-    assert told["polls"] == {
+    answer = json.loads(events_json(BUSY, NOW))
+    assert answer["identity"]["scale_set"] == "web"
+    assert answer["polls"] == {
         "interval_seconds": 1.0,
         "outcomes": {**dict.fromkeys(map(str, Outcome), 0), "ok": 4711},
     }
-    approval = {event["event_id"]: event["approval"] for event in told["events"]}
+    approval = {event["event_id"]: event["approval"] for event in answer["events"]}
     assert approval == {
         FREEZE_ID: BUSY.approval_statuses[FREEZE_ID].reason,
         reboot().event_id: None,
     }
-    assert [life["outcome"] for life in told["history"]] == [
+    assert [life["outcome"] for life in answer["history"]] == [
         *(None for _ in BUSY.current),
         *(life.outcome for life in reversed(BUSY.recent)),
-    ], "the newest first"
-    unknown = json.loads(events_json(Snapshot(), NOW))
-    assert unknown["up"] is False
-    assert unknown["identity"] is unknown["vm_name"] is unknown["last_success"] is None
+    ], "current events, which have no outcome yet, and then those that ended, the newest first"
+    before_the_first_answer = json.loads(events_json(Snapshot(), NOW))
+    assert before_the_first_answer["up"] is False
+    for key in ("identity", "vm_name", "last_success"):
+        assert before_the_first_answer[key] is None, key

@@ -83,7 +83,9 @@ def test_beside_a_running_exporter(
 def test_all_mine(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """``--all-mine`` approves what waits on this VM, once; another VM's event has to be named."""
+    """``--all-mine`` approves the events of this VM that wait, each once. An event of another VM
+    alone is approved only by its id.
+    """
     exporter = start(start_exporter, simulator.url, state)
     done = approve(simulator.url, state, "--all-mine", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
@@ -175,8 +177,8 @@ def test_question(simulator: Simulator, state: Path) -> None:
 
 
 def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
-    """What is shown before the question names the VMs that are gone afterwards; no name forges a
-    line of it.
+    """What is shown before the question names the VMs that are gone afterwards. A line break in the
+    name of a VM makes no line of its own.
     """
     simulator.set_document(
         [

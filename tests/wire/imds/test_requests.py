@@ -61,7 +61,7 @@ class TestRequest:
     def test_proxy_of_the_environment(
         self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A proxy in the environment never sees a request."""
+        """A proxy in the environment never sees a request, also if nothing exempts the address."""
         proxy = serve(always(answer(b"proxied")))
         peer = serve(always(answer()))
         monkeypatch.setenv(name, proxy.url)
@@ -119,7 +119,7 @@ class TestRequest:
             assert peer.connections == connections
 
     def test_new_connection_for_an_approval(self, serve: Serve) -> None:
-        """An approval never goes over a connection that the server may be closing."""
+        """An approval opens a connection of its own: the server may be closing an older one."""
         peer = serve(always(answer()))
         client = client_of(peer.url)
         client.scheduled_events(LONG)
@@ -139,19 +139,21 @@ class TestClosingServer:
     """A request that meets a server which closes the idle connection at that moment."""
 
     @staticmethod
-    def _closing(said: bytes, serve: Serve) -> Peer:
-        """Start a server that ends its first connection after one answer and the bytes ``said``.
+    def _closing(last_bytes: bytes, serve: Serve) -> Peer:
+        """Start a server that answers each request but the second one.
 
-        It answers every request on later connections.
+        To the second request, which comes over the connection of the first, it sends
+        ``last_bytes`` and closes the connection.
         """
-        answered: list[socket.socket] = []
+        requests = 0
 
         def talk(connection: socket.socket, _: bytes) -> None:
-            if answered == [connection]:  # the second request on the first connection
-                connection.sendall(said)
+            nonlocal requests
+            requests += 1
+            if requests == 2:
+                connection.sendall(last_bytes)
                 connection.shutdown(socket.SHUT_RDWR)
                 return
-            answered.append(connection)
             connection.sendall(answer())
 
         return serve(talk)
@@ -161,11 +163,13 @@ class TestClosingServer:
         peer = self._closing(b"", serve)
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY, BODY]
-        assert len(peer.requests) == 3, "the second one twice"
+        assert len(peer.requests) == 3, "the second request was sent twice"
         assert peer.connections == 2
 
     def test_answer_that_has_begun(self, serve: Serve) -> None:
-        """An answer that breaks off is a failure: IMDS has seen the request."""
+        """An answer that breaks off is a failure, and the request is not sent again: IMDS has seen
+        it.
+        """
         peer = self._closing(b"HTTP/1.1 200 OK\r\n", serve)
         client = client_of(peer.url)
         client.scheduled_events(LONG)

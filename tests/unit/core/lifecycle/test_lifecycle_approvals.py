@@ -72,7 +72,7 @@ def test_a_start_after_a_refused_approval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "watched", "told", "approver"),
+    ("seconds", "watched", "transitions", "approver"),
     [
         pytest.param(10.0, True, ["approved", "started"], Approver.OPERATOR, id="early"),
         pytest.param(900.0, True, ["started"], Approver.DEADLINE, id="at NotBefore"),
@@ -86,15 +86,17 @@ def test_a_start_after_a_refused_approval() -> None:
     ],
 )
 def test_a_start_after_a_request_without_an_answer(
-    seconds: float, watched: bool, told: list[str], approver: Approver
+    seconds: float, watched: bool, transitions: list[str], approver: Approver
 ) -> None:
     """A request that was not answered counts as the approval, unless the event was seen waiting
-    until NotBefore.
+    until NotBefore, at 900 s.
+
+    ``watched`` is whether no document was missed before the one that shows it Started.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(1))
-    assert watch.sees(at(seconds), STARTED, watched=watched) == told
+    assert watch.sees(at(seconds), STARTED, watched=watched) == transitions
     assert watch.life.approved_by is approver
     assert watch.life.approved_at == watch.life.started_at
 
@@ -141,8 +143,8 @@ def test_not_before_moved_in_small_steps_after_an_approval(steps: int, *, is_ope
 
 
 def test_not_before_moved_away_after_an_approval() -> None:
-    """An approved event whose NotBefore then moves further away is open again, and its second
-    approval counts once.
+    """An approved event whose NotBefore then moves further away is open to a second approval. The
+    second one is no further transition, and the event keeps the time of the first.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
@@ -150,7 +152,9 @@ def test_not_before_moved_away_after_an_approval() -> None:
     later = replace(SCHEDULED, not_before=NOT_BEFORE + 3600)
     assert watch.sees(at(2), later) == ["rescheduled"]
     life = watch.known.current["A"]
-    assert (life.is_postponed, life.is_open_to_approval, life.approved_here) == (True, True, True)
+    assert life.is_postponed
+    assert life.is_open_to_approval
+    assert life.approved_here
     assert watch.approves(at(3)) == []
     assert not watch.known.current["A"].is_open_to_approval
     assert watch.sees(at(4), STARTED) == ["started"]
@@ -158,7 +162,7 @@ def test_not_before_moved_away_after_an_approval() -> None:
 
 
 def test_not_before_moved_closer_after_an_approval() -> None:
-    """An approved event whose NotBefore moves closer stays approved."""
+    """An approved event whose NotBefore moves closer needs no second approval."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(1))

@@ -48,7 +48,7 @@ class FailingHandler(logging.Handler):
 
 
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
-    """A failure that cannot be logged is still one after which the journal goes on."""
+    """The journal goes on after a failure, also if the log cannot take the line about it."""
     log = logging.getLogger("tests.journal.writer")
     log.addHandler(FailingHandler())
     in_the_way = tmp_path / "state"
@@ -56,6 +56,7 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     journal = Journal(in_the_way / "journal.sqlite", 90 * DAY, log)
     try:
         eventually(lambda: journal.state.errors, "a failure")
+        # Both are mended: the log, and the place of the journal.
         log.handlers.clear()
         in_the_way.unlink()
         eventually(journal.adopt, "the journal is read")
