@@ -147,7 +147,7 @@ def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
     for part in parts:
         if part.service.shown:
             files[part.service.name] = part.log.open(encoding="utf-8", errors="replace")
-    width = max(len(name) for name in files)
+    width = max((len(name) for name in files), default=0)
     while not ended.is_set():
         for name, file in files.items():
             for line in file:  # what is new in the log

@@ -49,7 +49,10 @@ def _overdue() -> Alert:
             " the disks that will be lost. Keep it drained until the event has ended."
         ),
         dashboard="event",
-        meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
+        meaning=(
+            f"An event that is not harmless is still Scheduled {_OVERDUE // 60} minutes after its"
+            " NotBefore."
+        ),
         ends="The alert resolves when the event starts, is moved to a later time, or ends.",
     )
 
