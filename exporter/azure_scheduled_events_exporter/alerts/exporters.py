@@ -300,8 +300,7 @@ def _spans_not_delivered() -> Alert:
 
 
 def _clock_off() -> Alert:
-    # The exporter's clock set the time of the last success, Prometheus' clock that of the scrape.
-    # In a scrape just before the next poll, the last success is an interval old.
+    # A scrape just before the next poll shows a success that is one interval old.
     last = f"{METRIC}last_success_timestamp_seconds"
     interval = f"{METRIC}poll_interval_seconds"
     return Alert(

@@ -48,10 +48,11 @@ _MISSING = "invalid path: "
 class CollectorAdapter(DeadlineAdapter):
     """Transport adapter of the session of OpenTelemetry's exporter: interprets each answer itself.
 
-    The exporter treats redirects and partial successes as success, and retries for seconds, whereas
-    the journal can retry for days. So what the exporter gets is not the collector's answer: it is
-    200 if the collector has accepted all spans, and 400 in all other cases, also without any
-    answer. The exporter neither retries nor follows a 400.
+    In this class, "the exporter" is that of OpenTelemetry. It treats redirects and partial
+    successes as success, and retries for seconds, whereas the journal can retry for days. So what
+    the exporter gets is not the collector's answer: it is 200 if the collector has accepted all
+    spans, and 400 in all other cases, also without any answer. The exporter neither retries nor
+    follows a 400.
 
     Args:
         longest: the most seconds that an exchange may take.
