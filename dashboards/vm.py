@@ -331,7 +331,7 @@ def _measured() -> g.Panel:
         " by how much the clock was set forward.",
         (24, 5),
         instant(
-            f"sort_desc({cells('Started', f'1000 * {rows}')})",
+            f"sort_desc({cells('Started', f'1000 * {rows}')})",  # dateTimeAsIso counts ms
             *(cells(title, _by_event(name)) for title, name in measured.items()),
         ),
         links=manual("what-happened"),

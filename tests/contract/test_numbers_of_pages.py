@@ -180,7 +180,7 @@ def test_what_happens_if_an_exporter_dies() -> None:
     (seconds,) = re.findall(r"(?m)^RestartSec=(\d+)s$", unit.read_text(encoding="utf-8"))
     shipped = {each.name.removeprefix(PREFIX): each for each in alerts(Settings())}
     for alert in (shipped["ExporterDown"], shipped["NoExporters"]):
-        assert (alert.severity, alert.holds) == ("warning", "10m")
+        assert (alert.severity, alert.pending_for) == ("warning", "10m")
     assert f"systemd starts it again after {seconds} s" in words("README.md")
     assert "the rules raise a ticket after 10 minutes" in words("README.md")
     assert f"systemd after {seconds} s" in words("docs/README.md")

@@ -78,7 +78,7 @@ def _imds_unreachable() -> Alert:
             "The alert resolves when 60 % of the polls of the last 2 minutes have succeeded, and"
             " the exporter knows the VM's name; or when its scrapes have failed for 2 minutes."
         ),
-        holds="3m",
+        pending_for="3m",
         labels=_LABELS,
     )
 
@@ -101,7 +101,7 @@ def _document_invalid() -> Alert:
             "The alert resolves about two minutes after the exporter can read the answers again."
             " That is when 60 % of the polls of the last 2 minutes have succeeded."
         ),
-        holds="2m",
+        pending_for="2m",
         labels=_LABELS,
     )
 
@@ -132,7 +132,7 @@ def _throttled() -> Alert:
             "The alert resolves when IMDS has refused at most 20 % of the polls of the"
             " last 5 minutes."
         ),
-        holds="5m",
+        pending_for="5m",
         labels=_LABELS,
     )
 
@@ -173,7 +173,7 @@ def _exporter_down(settings: Settings) -> Alert:
             " target is removed. The exporter counts as answering when 80 % of the scrapes of the"
             " last 3 minutes have succeeded."
         ),
-        holds="10m",
+        pending_for="10m",
         labels=_LABELS,
     )
 
@@ -196,7 +196,7 @@ def _no_exporters(settings: Settings) -> Alert:
             " event."
         ),
         ends="The alert resolves when the scrape job has a target.",
-        holds="10m",
+        pending_for="10m",
         labels=_LABELS,
     )
 
@@ -220,7 +220,7 @@ def _journal_not_on_disk() -> Alert:
         ends=(
             "The alert resolves when the exporter has been able to write its journal for 2 minutes."
         ),
-        holds="5m",
+        pending_for="5m",
         labels=_LABELS,
     )
 
@@ -269,7 +269,7 @@ def _alerts_not_pushed() -> Alert:
         dashboard=_BOARD,
         meaning="Alertmanager has not accepted the alerts of an exporter for 5 minutes.",
         ends="The alert resolves when Alertmanager has accepted the alerts for 2 minutes.",
-        holds="5m",
+        pending_for="5m",
         labels=_LABELS,
     )
 
@@ -294,7 +294,7 @@ def _spans_not_delivered() -> Alert:
             " them."
         ),
         ends="The alert resolves when no span waits, and the last refusal was 20 minutes ago.",
-        holds="15m",
+        pending_for="15m",
         labels=_LABELS,
     )
 
@@ -322,7 +322,7 @@ def _clock_off() -> Alert:
             " 5 minutes."
         ),
         ends=f"The alert resolves when the clocks differ by at most {_CLOCK} s.",
-        holds="5m",
+        pending_for="5m",
         labels=_LABELS,
     )
 

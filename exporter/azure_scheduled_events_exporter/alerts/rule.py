@@ -80,8 +80,8 @@ class Alert:
             its variables and the labels that fill them, such as ``vm?vm=vm_name``.
         meaning: when it fires, for the reference and the head of its runbook.
         ends: when it ends, for the runbook; the notification has the first sentence of this.
-        holds: how long the expression must hold before it fires, as Prometheus writes durations;
-            ``""`` at once.
+        pending_for: how long the expression must have a result before the alert fires, which rules
+            call ``for``, as Prometheus writes durations; ``""`` if the alert fires at once.
         labels: more labels of every alert.
         events: which events raise the alert, if exporters push it too; None if they do not.
         advice_placeholder: the advice of the notification if labels of the alert decide which one
@@ -97,7 +97,7 @@ class Alert:
     dashboard: str
     meaning: str
     ends: str
-    holds: str = ""
+    pending_for: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None
     advice_placeholder: str = ""

@@ -124,7 +124,7 @@ def _not_back(settings: Settings) -> Alert:
             "The alert resolves when the VM answers, when an exporter shows a Preempt or Terminate"
             " of the VM, or when its scrape target is removed."
         ),
-        holds="15m",
+        pending_for="15m",
     )
 
 

@@ -126,13 +126,13 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     elif not notifies(rule.severity, settings):
         severity = _SHOWN
         actions = []
-    holds = {}
-    if rule.holds:
-        holds["for"] = f"PT{round(parse_duration(rule.holds))}S"
+    pending = {}
+    if rule.pending_for:
+        pending["for"] = f"PT{round(parse_duration(rule.pending_for))}S"
     return {
         "alert": rule.name,
         "expression": _expression(rule, settings),
-        **holds,
+        **pending,
         "severity": severity,
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings, FOR_AZURE_MONITOR),

@@ -64,7 +64,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it
         # resolves pages.
         "execErrState": "KeepLast",
-        "for": alert.holds or "0s",
+        "for": alert.pending_for or "0s",
         "annotations": annotations(alert, settings, FOR_GRAFANA),
         "labels": {"severity": alert.severity, **alert.labels},
         "isPaused": False,

@@ -89,13 +89,13 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
         return {"record": rule.record, "expr": rule.expression}
-    holds = {}
-    if rule.holds:
-        holds["for"] = rule.holds
+    pending = {}
+    if rule.pending_for:
+        pending["for"] = rule.pending_for
     return {
         "alert": rule.name,
         "expr": rule.expression,
-        **holds,
+        **pending,
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings),
     }

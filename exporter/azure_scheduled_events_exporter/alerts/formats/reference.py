@@ -46,7 +46,7 @@ def reference(settings: Settings) -> str:
         (
             f"[{each.name}]({runbooks}/{each.name}.md)",
             each.severity,
-            each.holds or "at once",
+            each.pending_for or "at once",
             each.meaning,
         )
         for each in alerts(settings)

@@ -230,7 +230,7 @@ def _map(every: Sequence[Alert]) -> Iterator[str]:
 def _row(alert: Alert) -> tuple[str, ...]:
     """Return the cells of an alert, as ``_HEADINGS`` names them."""
     name = alert.name.removeprefix(PREFIX)
-    waits = alert.holds or "-"  # the rule's ``for``; the column "hold" is ``alert.events.hold``
+    waits = alert.pending_for or "-"  # the rule's ``for``
     if alert.events:
         hold = format_duration(alert.events.hold)
         return (name, alert.severity, waits, hold, each_of(alert), _selected(alert.events))
