@@ -176,8 +176,8 @@ def approval(window: str = "", *matchers: str) -> str:
     have ended and so count as started.
     """
     if not window:
-        # 2 for each event that has started: any number to the power of 0 is 1. By event_type, too,
-        # so that `or` keeps both numbers of an event, because their labels differ.
+        # 2 for each event that has started: any number to the power of 0 is 1. It is grouped by
+        # event_type, too: so its labels differ from those of the other number, and `or` keeps both.
         started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
         return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"

@@ -140,7 +140,7 @@ def _journalled(path: Path, place: _Place | None) -> Iterator[list[Record]]:
     Without a place, the transitions from now on. Opens the file for each look: somebody may remove
     or replace it.
     """
-    had_writer_before = True
+    had_writer_before = True  # so that the first look says if there is none
     check_at = 0.0
     older_since: float | None = None  # since when the journal lacks what was printed
     while True:

@@ -74,8 +74,9 @@ class ImdsClient:
         self.endpoint = self.endpoint.rstrip("/")
         self._instance_versions = ApiVersions(*INSTANCE_API_VERSIONS)
         self._adapter = DeadlineAdapter(self.idle_seconds)
-        # The connections of the adapter, so that its deadlines hold. The rest of requests is left
-        # out, which takes a fifth of the CPU time of a poll: proxies, redirects, cookies.
+        # The connections of the adapter, so that its deadlines hold. What else the library
+        # ``requests`` does (proxies, redirects, cookies) is left out: it would take a fifth of the
+        # CPU time of a poll.
         self._pool: HTTPConnectionPool = self._adapter.get_connection_with_tls_context(
             requests.Request("GET", self.endpoint).prepare(), verify=True
         )

@@ -302,7 +302,8 @@ def _prometheus_http(flags: Mapping[str, Any]) -> HttpConfig | None:
 
 def _raise_alert(drill: Drill, flags: Mapping[str, Any]) -> None:
     """Raise the alert of an event in the way that the flags choose."""
-    drill.alertmanager.sent()  # so that a wrong address is reported before anything starts
+    # Asks Alertmanager, so that a wrong address is reported before anything starts.
+    drill.alertmanager.sent()
     address = flags["exporter.listen-address"]
     if flags["push"]:
         drill.push(_exporter_settings(flags))

@@ -1,9 +1,9 @@
 """Opens the database of a journal, for writing or only for reading.
 
-SQLite writes the journal in WAL mode, so no reader delays the writer. Two precautions belong to
-that mode. It maps the file ``-shm`` into memory, and a mapped page that finds no room on a full
-file system ends the process with SIGBUS. So nothing writes while less than :data:`ROOM_BYTES` are
-free, and readers map the file read-only.
+SQLite writes the journal in WAL mode, so no reader delays the writer. In that mode, it maps a
+second file into memory, whose name ends with ``-shm``. A mapped page that finds no room on a full
+file system ends the process with SIGBUS. Hence two precautions: nothing writes while less than
+:data:`ROOM_BYTES` are free, and readers map that file read-only.
 
 Must not know the writer's lock, or rename anything.
 """
