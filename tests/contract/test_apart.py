@@ -40,8 +40,8 @@ def test_an_aborted_run_leaves_no_mount(tmp_path: Path) -> None:
 def test_temporary_folders_are_those_of_a_checkout(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Temporary folders are in one of this checkout: pytest deletes old ones, and another checkout
-    on the machine must not find those that are in use here.
+    """Temporary folders lie below a folder that only this checkout uses. pytest deletes old ones:
+    tests in another checkout must not find, and delete, those that are in use here.
     """
     of_this_checkout = os.environ["PYTEST_DEBUG_TEMPROOT"]
     assert tmp_path_factory.getbasetemp().is_relative_to(of_this_checkout)

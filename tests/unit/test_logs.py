@@ -137,12 +137,14 @@ def test_level() -> None:
 
 
 def test_a_line_longer_than_the_space_for_it() -> None:
-    """A line that was written only in part ends there: the next one begins on a line of its own."""
-    pipe, write = os.pipe()
-    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 16_384)
-    with os.fdopen(pipe, "rb", buffering=0) as reader, os.fdopen(write, "w") as stream:
+    """A line for which nobody makes space is cut where the space ends. The next one begins on a
+    line of its own, after a line that counts the lost ones.
+    """
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 16_384)
+    with os.fdopen(read_end, "rb", buffering=0) as reader, os.fdopen(write_end, "w") as stream:
         log = set_up("info", "logfmt", stream)
-        log.info("long", extra=facts(text="x" * 100_000))
+        log.info("long", extra=facts(text="x" * 100_000))  # gives up soon: nobody reads yet
         first = reader.read(1 << 16).decode()
         log.info("short")
         rest = reader.read(1 << 16).decode()

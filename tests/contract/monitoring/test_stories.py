@@ -80,7 +80,7 @@ def test_every_alert_has_its_stories() -> None:
 
 
 def test_kept_labels(tmp_path: Path) -> None:
-    """Kept labels are those of the event's own VMs, also while these are away; of peers only if no
-    own VM shows it.
+    """A label that ``labels.keep`` names, here ``team``, has in an alert the value of the event's
+    own VMs, also while these are away. It has that of peers only if no own VM shows the event.
     """
     assert run(tmp_path, TEAMS, {"labels.keep": "team"}) == ""

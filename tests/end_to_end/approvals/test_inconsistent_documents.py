@@ -134,8 +134,8 @@ def test_an_event_that_never_had_a_type(
 
 
 def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
-    """What a rule holds for this VM is not approved as an event of other VMs because one document
-    lacks this VM.
+    """An event of this VM that a rule holds stays held while a document does not name this VM in
+    it: it does not become an event of other VMs, which another rule approves.
     """
     exporter = start(
         "rules:\n"
@@ -188,8 +188,8 @@ def test_rules_by_the_notice_that_is_left(
     wrong.
     """
     policy = tmp_path / "policy.yaml"
-    # Two rules divide at 5 minutes of notice. An hour by which the VM's clock is wrong would move
-    # both events to the other rule.
+    # Two rules divide at 5 minutes of notice. By the VM's clock, if that is an hour ahead, A would
+    # have less and be approved; if it is an hour behind, B would have more and not be approved.
     policy.write_text(
         "rules:\n"
         "  - {name: wait, match: {event_type: Freeze, notice_left: {at_least: 5m}}, action: hold}\n"

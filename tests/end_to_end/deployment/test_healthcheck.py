@@ -56,8 +56,8 @@ def with_tls(folder: Path, client_auth: str) -> Path:
 
 @pytest.mark.parametrize("client_auth", ["NoClientCert", "RequireAndVerifyClientCert"])
 def test_tls(client_auth: str, simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """With TLS it needs no certificate, not even where clients do: to be asked for one is an
-    answer.
+    """The check has no certificate of a client. An exporter that asks clients for one is healthy,
+    too: that it asks shows that it answers.
     """
     exporter = start_exporter(
         simulator.url, "--web.config.file", str(with_tls(tmp_path, client_auth))

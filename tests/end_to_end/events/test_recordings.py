@@ -29,9 +29,15 @@ BODIES = [
     if not path.name.startswith(("error", "inst"))
 ]
 TIMES = (
-    *("announced_at", "notice", "started_for", "approval_delay", "cancelled_at", "rescheduled_at"),
+    "announced_at",
+    "notice",
+    "started_for",
+    "approval_delay",
+    "cancelled_at",
+    "rescheduled_at",
     "new_notice",
 )
+"""The fields of a planned event that are seconds."""
 
 
 def history(journal: Path, *flags: str) -> str:
@@ -147,8 +153,8 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
 
 
 def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -> None:
-    """The list has a row for each document, also for one that was refused; a number prints it as it
-    came.
+    """The list has a row for each document, also for one that was refused. A number prints its
+    document as it came, and a number that no document has is an error.
     """
     with Simulator() as simulator:
         simulator.serve_body(BODIES[0])
@@ -158,12 +164,17 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
         exporter.shows(
             "a refusal", lambda scrape: scrape.value("polls_total", outcome="invalid_document")
         )
-        eventually(lambda: history(tmp_path, "--documents").count("\n") == 3, "two documents")
+        eventually(
+            lambda: history(tmp_path, "--documents").count("\n") == 3,
+            "two documents below the head of the table",
+        )
     listed = history(tmp_path, "--documents")
     assert "Freeze Started" in listed, "what BODIES[0] shows"
     *_, last_row = listed.splitlines()
     *_, size, refusal = last_row.split("  ")  # the columns Bytes and Refused
-    assert f"{size}  {refusal}".strip() in (ROOT / "docs" / "recordings.md").read_text()
+    end_of_row = f"{size}  {refusal}".strip()
+    documented = (ROOT / "docs" / "recordings.md").read_text()
+    assert end_of_row in documented, "the example of the page refuses the same body"
     assert history(tmp_path, "--documents", "2") == "moved to another host\n"
     command = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1" * 5000]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)

@@ -70,8 +70,11 @@ def test_patroni(
 
 
 def test_mysql(stage: Stage) -> None:
-    """Only a primary hands its role on, to a member that is online; the hook fails if there is
-    none, or it refuses.
+    """Only a primary hands its role on, to a member that is online. The hook fails if there is no
+    such member, or if the primary refuses.
+
+    The substitute of ``mysql`` answers each query by a pattern, with an exit status and an output:
+    which member is the primary on this VM, and which is a secondary. Others have no output.
     """
     ran = stage.hook("mysql-switchover", "prepare")
     assert (ran.status, ran.output) == (0, "this VM is not the primary: no switchover\n")
@@ -209,9 +212,11 @@ def test_drop_in_that_does_not_approve() -> None:
     """The command of the page is that of the unit, without its approvals."""
     page = (ROOT / "docs" / "databases-install.md").read_text()
     unit = (EXAMPLES / "patroni-switchover.service").read_text()
-    ((ours,), (shipped,)) = (re.findall("(?m)^ExecStart=(/.*)$", text) for text in (page, unit))
-    assert ours == shipped.replace(" --approve own", "")
-    assert ours != shipped
+    command = re.compile("(?m)^ExecStart=(/.*)$")
+    (of_the_page,) = command.findall(page)
+    (of_the_unit,) = command.findall(unit)
+    assert of_the_page == of_the_unit.replace(" --approve own", "")
+    assert of_the_page != of_the_unit, "the unit approves"
 
 
 def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:

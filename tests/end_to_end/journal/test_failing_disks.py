@@ -44,7 +44,7 @@ def test_the_exporter_starts(imds: Simulator, hanging: dict[str, str], tmp_path:
 
 
 def test_a_hook_prepares(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
-    """``hook`` runs its script for the event."""
+    """``hook`` runs its script for the event while the file system hangs."""
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh\necho $1 >>{tmp_path}/prepared\n")
     script.chmod(0o755)

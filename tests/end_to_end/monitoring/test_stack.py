@@ -218,8 +218,8 @@ def notification(status: str) -> bytes:
 
 
 @pytest.fixture
-def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
-    """The webhook and its address."""
+def webhook(tmp_path: Path) -> Iterator[tuple[Program, str]]:
+    """The webhook of pages, which is told two addresses to link to; and its own address."""
     (tmp_path / "secret.md").write_text("secret")
     (tmp_path / "runbooks").mkdir()
     (tmp_path / "runbooks" / "Known.md").write_text("# Known")
@@ -231,13 +231,14 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
         yield program, f"http://{address}"
 
 
-def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
-    """A page, a ticket, and that one is resolved are a line each; the same again is none.
+def test_pages_and_tickets(webhook: tuple[Program, str]) -> None:
+    """The webhook prints a line for a page, for a ticket and for what is resolved, and none for a
+    page that comes again.
 
-    The web page lists them, the newest first, with links; those that lead out of the demo are left
-    out.
+    The web page lists them, the newest first, with links to runbooks; the dashboards lie outside
+    the demo, so their links are left out. The addresses of the demo follow.
     """
-    program, url = phone
+    program, url = webhook
     posted = [
         ("/pager", "firing"),
         ("/pager", "firing"),  # the same again
@@ -311,6 +312,7 @@ def test_victoria_metrics(tmp_path: Path) -> None:
     page is sent.
     """
     folder = tmp_path / "stack"
+    # The story stands still until doctor has looked; then it is played by hand.
     flags = ["--free-ports", "--folder", str(folder), "--victoria"]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
         at = addresses(stack)

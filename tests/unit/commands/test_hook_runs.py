@@ -80,8 +80,10 @@ def test_a_damaged_run_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def test_a_disk_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """While the file cannot be used, a run waits a second and goes on; then it is written."""
-    (tmp_path / "folder").touch()
+    """A run that cannot be kept in the file of the hook goes on all the same. It is written as soon
+    as the disk works.
+    """
+    (tmp_path / "folder").touch()  # a file where a folder should be
     folder = tmp_path / "folder" / "journal"
     runs = Runs(folder, NAME, LOG)
     runs.keep(run("1"))

@@ -37,18 +37,21 @@ def test_deadline(left: float | None, allowed: float) -> None:
     assert reason_to_stop(PREPARES, view, Rules()) is Reason.DEADLINE
 
 
-def recovering(*, left: float) -> View:
-    """Return what a hook sees that recovers when an event comes."""
-    active = {RECOVERS.run}
-    return seen([life(event_id="B", left=left)], [RECOVERS], active=active, missing=9)
+def recovering(*, left: float | None) -> View:
+    """Return what a hook sees that recovers after event A, when event B has come.
+
+    NotBefore of B is in ``left`` seconds; None: there is no event B.
+    """
+    current = [] if left is None else [life(event_id="B", left=left)]
+    # Event A is over: nine documents have lacked it.
+    return seen(current, [RECOVERS], active={RECOVERS.run}, missing=9)
 
 
 def test_a_new_event_stops_a_recovery() -> None:
-    """A recovery is stopped when a preparation is due. It has the grace to end, but not more than
-    half of the notice.
+    """A recovery is stopped when a preparation is due. It has --grace (5 s) to end, but at most
+    half of the notice of the new event.
     """
-    alone = seen(runs=[RECOVERS], active={RECOVERS.run}, missing=9)
-    assert reason_to_stop(RECOVERS, alone, Rules()) is None
+    assert reason_to_stop(RECOVERS, recovering(left=None), Rules()) is None
     assert reason_to_stop(RECOVERS, recovering(left=1000.0), Rules()) is None, "beyond --lead"
     assert reason_to_stop(RECOVERS, recovering(left=30.0), Rules()) is Reason.NEW_EVENT
     stop = Stop(Reason.NEW_EVENT, NOW)
@@ -58,18 +61,19 @@ def test_a_new_event_stops_a_recovery() -> None:
 
 
 def test_an_event_that_is_over_stops_its_preparation() -> None:
-    """A preparation is stopped when three documents lack its event. That is no failure if the event
-    was cancelled.
+    """A preparation is stopped when three documents in a row lack its event. That is no failure if
+    the event was cancelled; if it took place, the preparation was too late.
     """
-    view = seen(runs=[PREPARES], active={PREPARES.run}, missing=2, ended=[CANCELLED])
-    assert reason_to_stop(PREPARES, view, Rules()) is None
-    gone = replace(view, missing={"A": 3})
+    lacked_twice = seen(runs=[PREPARES], active={PREPARES.run}, missing=2, ended=[CANCELLED])
+    assert reason_to_stop(PREPARES, lacked_twice, Rules()) is None
+    gone = replace(lacked_twice, missing={"A": 3})
     assert reason_to_stop(PREPARES, gone, Rules()) is Reason.OVER
     stop = Stop(Reason.OVER, NOW)
     assert kill_at(PREPARES, stop, gone, Rules()) == NOW + 5
     assert outcome_of(PREPARES, -SIGTERM, stop, gone) == "cancelled"
     completed = replace(life(state=State.STARTED), outcome=Transition.COMPLETED)
-    assert outcome_of(PREPARES, -SIGTERM, stop, replace(gone, ended={"A": completed})) == "too_late"
+    took_place = replace(gone, ended={"A": completed})
+    assert outcome_of(PREPARES, -SIGTERM, stop, took_place) == "too_late"
 
 
 def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:

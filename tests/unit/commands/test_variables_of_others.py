@@ -41,9 +41,11 @@ def test_check_config(name: str) -> None:
 
 
 def test_a_context_that_is_not_installed() -> None:
-    """An unknown context is one warning, and the default one is used."""
+    """A way to keep OpenTelemetry's context for which no package is installed is one warning.
+    Tracing stays on, with the default way.
+    """
     done = command("check-config", **{ENDPOINT: HTTP, "OTEL_PYTHON_CONTEXT": "nope"})
-    (line,) = done.stderr.splitlines()
+    (line,) = done.stderr.splitlines()  # without the line that tracing is off
     assert "OTEL_PYTHON_CONTEXT: 'nope' is none of contextvars_context" in line
 
 

@@ -139,7 +139,9 @@ def test_unknown_variable(name: str, meant: str) -> None:
 
 
 def test_kubernetes_variables_set_nothing() -> None:
-    """A Service called as we are changes no setting."""
+    """Kubernetes names variables of each container after the Services of its namespace. Those of a
+    Service that has the exporter's name change no setting.
+    """
     environment = {"AZURE_SCHEDULED_EVENTS_EXPORTER_PORT": "tcp://10.0.0.1:10169"}
     assert resolve({}, environment) == resolve({}, {})
 

@@ -38,10 +38,10 @@ from support.setting_values import DURATION, OTHER
         ),
     ],
 )
-def test_bad_value_elsewhere(
+def test_bad_value_in_a_flag_or_variable(
     flags: dict[str, str], environment: dict[str, str], message: str
 ) -> None:
-    """A bad value in a flag or variable is refused with the name under which it was set."""
+    """A bad value is refused with the flag or the variable by which it was set."""
     with pytest.raises(UsageError) as caught:
         resolve(flags, environment)
     assert str(caught.value) == message

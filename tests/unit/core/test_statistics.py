@@ -55,8 +55,8 @@ def counted(result: Statistics) -> dict[tuple[str, str, str, str], int]:
 
 
 def test_series_that_exist_from_the_start() -> None:
-    """Every transition of every documented type, except of advice, is 0 for this VM before anything
-    has happened.
+    """Before anything has happened, the counter of every transition that an event of a documented
+    type can have is 0 for this VM. (Only advice is withdrawn.) There are no histograms.
     """
     assert Statistics().transitions == {
         (event_type, event_type.facts.usual_source, "self", str(transition)): 0

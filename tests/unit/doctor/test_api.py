@@ -35,11 +35,12 @@ def test_impossible_addresses(url: str) -> None:
 
 
 def test_credentials_are_sent() -> None:
-    """User and password of an address and the header of a file reach the server, and are not
-    shown.
+    """User and password of an address, and the credentials of a file, reach the server. What is
+    shown of the address has no password.
     """
     with Canned({"/x": (200, {}, b"{}")}) as server:
-        Api("--prometheus", server.url.replace("//", "//me:sesame@")).data("/x")
+        by_address = Api("--prometheus", server.url.replace("//", "//me:sesame@"))
+        by_address.data("/x")
         Api("--prometheus", server.url, HttpConfig(authorization="Bearer token")).data("/x")
         Api("--prometheus", server.url, HttpConfig(user=("me", "sesame"))).data("/x")
     basic = "Basic " + base64.b64encode(b"me:sesame").decode()
@@ -48,6 +49,7 @@ def test_credentials_are_sent() -> None:
         "Bearer token",
         basic,
     ]
+    assert "sesame" not in by_address.shown
 
 
 def test_users_outside_ascii() -> None:

@@ -18,7 +18,9 @@ from support.programs import eventually
 def disk_works(
     folder: Path, start: Open, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[threading.Event]:
-    """An event: until a test sets it, reads of the journal, which has event A, fail with EIO."""
+    """A flag that a test sets when the disk is to work: until then, the journal cannot be opened
+    (EIO). The journal has the scheduled event A.
+    """
     before = start(folder)
     before.sees("A")
     before.journal.close()
@@ -26,7 +28,7 @@ def disk_works(
     connect = sqlite3.connect
 
     def connect_on_a_bad_disk(database: str | Path, **more: object) -> sqlite3.Connection:
-        # The journal's thread opens the file by an address with parameters.
+        # The journal is opened by a URI with parameters; the file of its lock is none of these.
         if "journal.sqlite?" in str(database) and not works.is_set():
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR

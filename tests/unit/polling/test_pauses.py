@@ -91,7 +91,7 @@ def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses
         yield machine, pauses
     finally:
         pauses.attend(own_event(), is_last=True)
-        machine.waits.put((0.0, 0.0))
+        machine.waits.put((0.0, 0.0))  # ends the wait, so that the thread ends
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_when_a_pause_ended(journal: Journal) -> None:
     ("stopped", "seconds", "measured"),
     [
         pytest.param(380_000, 0.4, 0.02, id="the quota stopped the process"),
-        pytest.param(700_000, 0.4, 0.0, id="it did on two CPUs"),
-        pytest.param(0, 0.4, 0.4, id="it did not, so the VM was paused"),
+        pytest.param(700_000, 0.4, 0.0, id="the quota stopped its threads on two CPUs"),
+        pytest.param(0, 0.4, 0.4, id="the quota stopped nothing, so the VM was paused"),
         pytest.param(900_000, 5.0, 5.0, id="no quota stops for so long"),
     ],
 )
@@ -171,9 +171,9 @@ def test_a_cpu_quota_is_no_pause(
     pauses.attend(own_event())
     statistics.write_text(f"usage_usec 9\nnr_throttled 5\nthrottled_usec {1_000_000 + stopped}\n")
     machine.passes(*late(seconds))
-    found = pauses.take()
+    found = pauses.take()  # which ticks itself: the thread still waits for its first tick
     pauses.attend(own_event(), is_last=True)
-    machine.waits.put((0.0, 0.0))
+    machine.waits.put((0.0, 0.0))  # ends this wait, so that the thread ends
     assert found is not None
     assert found.seconds == pytest.approx(measured, abs=0.0015)
 
@@ -193,7 +193,8 @@ def test_without_a_quota_that_can_be_read(membership: str, tmp_path: Path) -> No
 def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
     """Without an event of this VM nothing is measured, and no thread runs."""
     others = set(threading.enumerate())  # those of other tests may end at any time
-    pauses = Pauses(Machine().now, Machine().since_boot, journal)
+    clocks = Machine()  # they stand still; the thread really sleeps from tick to tick
+    pauses = Pauses(clocks.now, clocks.since_boot, journal)
 
     def tickers() -> int:
         return len(

@@ -13,15 +13,21 @@ USER_EVENT = event(EventSource="User")
 PREEMPT = event("Preempt", EventId="OURS", NotBefore=formatdate(START + 400, usegmt=True))
 
 
+def name_this_vm(machine: Machine) -> None:
+    """Let the running exporter ask IMDS who this VM is; IMDS answers."""
+    assert machine.exporter
+    error = machine.exporter.identification.ask()
+    assert error == ""
+
+
 @pytest.fixture
 def unnamed(machine: Machine) -> Machine:
-    """A VM with a journal of its own and an event in it, whose exporter has restarted and does not
-    know the VM yet.
+    """A VM with a journal of its own, which has its name and an event in it. Its exporter is to
+    start again, and will not know the VM until IMDS names it.
     """
     machine.name = ""
     machine.begins()
-    assert machine.exporter
-    assert not machine.exporter.identification.ask()
+    name_this_vm(machine)
     machine.polls(0, USER_EVENT)
     machine.policy = "documented"
     machine.ends()
@@ -47,14 +53,13 @@ def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body:
     assert approvals(machine) == [ID]
 
 
-def test_no_approval_by_the_name_in_a_journal_of_an_unknown_vm(unnamed: Machine) -> None:
-    """The journal may be another VM's, so its name approves nothing until IMDS has named this
-    VM.
+def test_the_name_in_the_journal_approves_nothing(unnamed: Machine) -> None:
+    """The journal may be another VM's. So the name of the VM in it approves nothing until IMDS has
+    named this VM.
     """
     unnamed.polls(10, USER_EVENT)
     assert approvals(unnamed) == []
-    assert unnamed.exporter
-    assert not unnamed.exporter.identification.ask()
+    name_this_vm(unnamed)
     unnamed.polls(11, USER_EVENT)
     assert approvals(unnamed) == [ID]
 

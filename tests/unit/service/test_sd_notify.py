@@ -27,8 +27,8 @@ def listening(
         yield path, manager
 
 
-THE_FIRST: Callable[[list[str]], bool] = bool
-"""Enough lines are those that come first, however many they are."""
+ANY_LINES: Callable[[list[str]], bool] = bool
+"""Takes as ``enough`` the lines of the first message, however many they are."""
 
 
 def lines_to(
@@ -118,7 +118,7 @@ def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
             return "fine"
 
         lines = lines_to(
-            manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, THE_FIRST, words=words
+            manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, ANY_LINES, words=words
         )
     assert lines == ["READY=1", "STATUS=fine", "WATCHDOG=1"]
 
@@ -136,7 +136,7 @@ def test_status_is_one_line_of_text(
 ) -> None:
     """A VM's name cannot inject another message."""
     path, manager = listening
-    assert lines_to(manager, {"NOTIFY_SOCKET": path}, THE_FIRST, words=lambda: text) == [
+    assert lines_to(manager, {"NOTIFY_SOCKET": path}, ANY_LINES, words=lambda: text) == [
         "READY=1",
         line,
     ]
@@ -145,7 +145,7 @@ def test_status_is_one_line_of_text(
 def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None:
     """An error while formatting the status does not prevent READY=1."""
     path, manager = listening
-    lines = lines_to(manager, {"NOTIFY_SOCKET": path}, THE_FIRST, words=lambda: str(1 // 0))
+    lines = lines_to(manager, {"NOTIFY_SOCKET": path}, ANY_LINES, words=lambda: str(1 // 0))
     ready, status = lines
     assert ready == "READY=1"
     assert "ZeroDivisionError" in status

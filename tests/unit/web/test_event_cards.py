@@ -84,11 +84,11 @@ def test_its_color() -> None:
         assert re.findall('<article [^>]*class="([^"]*)"', shown) == [names]
 
 
-@pytest.mark.parametrize(("snapshot", "name"), [(BUSY, ""), (BLIND, "doubtful")])
-def test_events_that_were_known_last(snapshot: Snapshot, name: str) -> None:
-    """The cards have a dashed frame while IMDS does not answer."""
-    shown = page(snapshot, NOW, "/metrics").decode()
-    assert f'<section id="events" class="{name}"' in shown
+@pytest.mark.parametrize(("snapshot", "css_class"), [(BUSY, ""), (BLIND, "doubtful")])
+def test_events_that_were_known_last(snapshot: Snapshot, css_class: str) -> None:
+    """The cards are of the class ``doubtful``, with a dashed frame, while IMDS does not answer."""
+    html = page(snapshot, NOW, "/metrics").decode()
+    assert f'<section id="events" class="{css_class}"' in html
 
 
 def test_own_events_come_first() -> None:
@@ -190,7 +190,11 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
     ],
 )
 def test_approval_and_its_rule(life: Lifecycle, rule: str, words: str) -> None:
-    """A card says who approved the event and when, or what the policy's rule does with it."""
+    """A card says who approved the event and when, or what the policy's rule does with it.
+
+    The text of a page has no space between two fields: words that end with "Description", the name
+    of the field after this one, are the whole text of the field.
+    """
     statuses = {life.event_id: Decision(rule)} if rule else {}
     snapshot = replace(QUIET, current={life.event_id: life}, approval_statuses=statuses)
     assert f"Approval{words}" in Page(snapshot).text

@@ -71,8 +71,8 @@ def test_the_exporters_own_way(
 ) -> None:
     """Without a Prometheus, a simulated VM's exporter pushes the alert, and the drill resolves it.
 
-    What is set for the VM's own exporter does not hold for that of the drill: this one would refuse
-    to start.
+    The drill's exporter does not read the variables that are set for the VM's own exporter: with
+    these two, it would not start.
     """
     monkeypatch.setenv("AZURE_SCHEDULED_EVENTS_LOG_LEVEL", "loud")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
@@ -125,13 +125,17 @@ def test_receiver_without_an_integration(tmp_path: Path) -> None:
 
 
 def test_what_it_waits_for(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
-    """A drill that waits for longer than some seconds prints what for."""
+    """A drill that waits for longer than some seconds prints what it waits for.
+
+    It waits here for a ticket, as which the alert of ``spot-preempt`` would be sent: Alertmanager
+    has no receiver of tickets.
+    """
     with Receiver() as receiver:
         settings = resolve(
             {**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""}
         )
-        with Alertmanager(tmp_path, settings) as team:
-            drill = start_drill("--alertmanager", team.url, "--scenario", "spot-preempt")
+        with Alertmanager(tmp_path, settings) as alertmanager:
+            drill = start_drill("--alertmanager", alertmanager.url, "--scenario", "spot-preempt")
             text = "waiting for Alertmanager to notify somebody, which may take 2m in all"
             drill.wait_for_line(f"{text}.*\n")
 

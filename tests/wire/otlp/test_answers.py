@@ -166,25 +166,26 @@ class TestAnswers:
         assert sent_again_at > date - CLOCKS_DIFFER
 
     @pytest.mark.parametrize(
-        ("reply", "configured", "longest"),
+        ("reply", "configured_seconds", "longest_seconds"),
         [(HANG, "3600", 0.5), (Reply(drips=True), "1", 3600.0)],
         ids=str,
     )
     def test_an_answer_without_end(
         self,
         reply: Reply,
-        configured: str,
-        longest: float,
+        configured_seconds: str,
+        longest_seconds: float,
         collector: Collector,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """An export has a time limit for the whole exchange: the configured one, or its own if that
-        is shorter.
+        """An export has a time limit for the whole exchange: what OpenTelemetry's variable
+        configures, but at most the longest time that the sender permits.
         """
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", configured)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", configured_seconds)
         collector.answer(reply)
         began = time.monotonic()
-        result = OtlpSender(collector.url, longest=longest).send([ROOT], IDENTITY, None)
+        sender = OtlpSender(collector.url, longest=longest_seconds)
+        result = sender.send([ROOT], IDENTITY, timeout=None)  # as configured
         took = time.monotonic() - began
         assert took < 8, "0.5 s or 1 s on a machine that is not busy"
         assert (result.is_final, result.reason) == (False, "no answer in time")

@@ -74,7 +74,7 @@ class TestVariables:
     def test_a_variable_for_metrics(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A variable for the metrics of other programs does not stop traces."""
+        """A variable for metrics, which other programs may send, does not stop our traces."""
         monkeypatch.setenv("OTEL_PYTHON_METER_PROVIDER", "that_of_others")
         assert send(collector, ROOT) == ExportResult(ExportOutcome.ACCEPTED)
 
@@ -92,7 +92,9 @@ class TestVariables:
     def test_a_time_limit_of_others(
         self, timeout: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """With --otlp.endpoint, a time limit that cannot be used is set aside."""
+        """A time limit that is set for other programs, and that cannot be used here (no number, no
+        time, or 10 s in milliseconds), is set aside if ``--otlp.endpoint`` names the collector.
+        """
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", timeout)
         assert send(collector, ROOT) == ExportResult(ExportOutcome.ACCEPTED)
 

@@ -118,6 +118,7 @@ def test_same_event_id_twice_keeps_the_leader() -> None:
     assert not event.is_contradictory
 
 
+# ``entry`` leaves out a field that is ``...``.
 @pytest.mark.parametrize("value", [pytest.param(..., id="absent"), None, "", "  ", [], {}, True])
 def test_event_without_an_id(value: object) -> None:
     """An entry without an EventId cannot be read, and the others are."""

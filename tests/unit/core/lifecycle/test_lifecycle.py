@@ -304,7 +304,9 @@ def test_unreadable_document_ends_nothing(
 
 
 def test_scope_follows_what_is_known() -> None:
-    """An event's scope is unknown until this VM knows its own name, and right from then on."""
+    """An event's scope is unknown until this VM knows its own name, and follows that name from then
+    on: SCHEDULED is an event of ``vm_0`` and ``vm_1``.
+    """
     watch = Watch(vm_name=None)
     watch.sees(at(0), SCHEDULED)
     assert watch.scope() is Scope.UNKNOWN
@@ -365,8 +367,10 @@ def test_known_state_is_left_alone() -> None:
     assert (dict(before.current), dict(before.ended)) == frozen
 
 
-def test_when_documents_last_showed_it_as_before() -> None:
-    """A start and an end lie after a document of the same run that did not show them yet."""
+def test_between_which_documents_an_event_started_and_ended() -> None:
+    """A life has when a document last showed the event as not started (``pending_until``), and when
+    one last showed it at all, as soon as it has ended (``shown_until``).
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(899), SCHEDULED)
@@ -376,7 +380,7 @@ def test_when_documents_last_showed_it_as_before() -> None:
     watch.sees(at(960))
     assert (watch.life.pending_until, watch.life.shown_until) == (START + 899, START + 950)
     watch.sees(at(970), STARTED)
-    assert watch.known.current["A"].shown_until is None
+    assert watch.known.current["A"].shown_until is None, "it has returned"
 
 
 def test_a_document_of_an_earlier_run_does_not_count() -> None:

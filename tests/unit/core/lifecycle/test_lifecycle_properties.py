@@ -68,22 +68,25 @@ DOCUMENTS = st.builds(
 
 
 class Lives(RuleBasedStateMachine):
-    """An exporter with random documents, clocks that jump, reboots, restarts and approvals."""
+    """An exporter with random documents, clocks that jump, reboots, restarts and approvals.
+
+    Hypothesis calls the rules in any order, and checks the invariants after each.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.known = Lifecycles()
         self.seen: list[Document] = []
-        self.told: dict[str, list[Change]] = {}
         self.changes: list[Change] = []
+        self.changes_by_event: dict[str, list[Change]] = {}  # the same, by EventId
         self.statistics = Statistics()
         self.wall = START
         self.monotonic = 1000.0
         self.boot = 1
-        self.tells_boot = True
+        self.tells_boot = True  # whether the machine says which boot this is
         self.vm_name: str | None = VM
-        self.watched = False
-        self.pause: Pause | None = None
+        self.watched = False  # whether this run has had a document
+        self.pause: Pause | None = None  # what will be measured with the next document
 
     @property
     def now(self) -> Timestamp:
@@ -96,7 +99,7 @@ class Lives(RuleBasedStateMachine):
         self.statistics = self.statistics.plus(changes)
         for change in changes:
             assert change.at == self.now
-            self.told.setdefault(change.lifecycle.event_id, []).append(change)
+            self.changes_by_event.setdefault(change.lifecycle.event_id, []).append(change)
 
     def see(self, document: Document) -> None:
         """Observe a document, twice: the second time changes nothing."""
@@ -107,22 +110,27 @@ class Lives(RuleBasedStateMachine):
         self.take(changes)
         self.seen.append(document)
         self.watched = True
-        assert observe(self.known, document, replace(context, watched=True, pause=None)) == (
-            self.known,
-            (),
-        )
+        again = observe(self.known, document, replace(context, watched=True, pause=None))
+        assert again == (self.known, ())
+        self.check_current(document, before, context)
+
+    def check_current(
+        self, document: Document, before: Lifecycles, context: ObservationContext
+    ) -> None:
+        """Check that the events of ``document`` are current as it shows them.
+
+        Events of ``before`` that it does not show are current as they were if an entry cannot be
+        read, which may be theirs, and no longer current otherwise.
+        """
         shown = {event.event_id: event for event in document.events}
-        current = {event_id: life.event for event_id, life in self.known.current.items()}
-        assert {
-            event_id: event for event_id, event in current.items() if event_id in shown
-        } == shown
-        hidden = set(self.known.current) - set(shown)
-        # An event may be among what cannot be read.
-        may_be_hidden = set(before.current) if document.unreadable else set()
-        assert hidden == may_be_hidden - set(shown)
-        # The kind depends on how long an event has been Started.
+        for event_id, event in shown.items():
+            assert self.known.current[event_id].event == event
+        kept = set(self.known.current) - set(shown)
+        may_be_kept = set(before.current) if document.unreadable else set()
+        assert kept == may_be_kept - set(shown)
+        # The kind alone may change: it depends on how long an event has been Started.
         aged = with_kinds(before, self.now.wall, context.harmless_below)
-        for event_id in hidden:
+        for event_id in kept:
             assert self.known.current[event_id] == aged.current[event_id]
 
     @initialize(vm_name=st.sampled_from([None, VM]))
@@ -175,13 +183,13 @@ class Lives(RuleBasedStateMachine):
         """The exporter was away."""
         self.watched = False
 
-    @rule(seconds=st.sampled_from([-3600.0, 0.0, 40.0]), told=st.booleans())
-    def reboot(self, seconds: float, told: bool) -> None:
+    @rule(seconds=st.sampled_from([-3600.0, 0.0, 40.0]), tells_boot=st.booleans())
+    def reboot(self, seconds: float, tells_boot: bool) -> None:
         """The VM boots, with a wall clock that may be wrong and a boot time that may be unknown."""
         self.wall += seconds
         self.monotonic = 12.0
         self.boot += 1
-        self.tells_boot = told
+        self.tells_boot = tells_boot
         self.watched = False
 
     @rule()
@@ -218,23 +226,15 @@ class Lives(RuleBasedStateMachine):
         """No transition twice, none out of order; NotBefore may move again, and an event may return
         after an end.
         """
-        for event_id, changes in self.told.items():
+        for event_id, changes in self.changes_by_event.items():
             transitions = [change.transition for change in changes]
             assert transitions[0] is Transition.DETECTED, event_id
-            parts: list[list[Transition]] = [[]]
-            for transition in transitions:
-                if transition is Transition.RETURNED:
-                    assert parts[-1][-1] in ENDS, "only an ended event returns"
-                    parts.append([])
-                else:
-                    parts[-1].append(transition)
-            for part in parts:
-                assert sum(transition in ENDS for transition in part) <= 1
+            for part in between_returns(transitions):
                 assert all(transition not in ENDS for transition in part[:-1])
                 once = [
                     transition for transition in part if transition is not Transition.RESCHEDULED
                 ]
-                assert once == sorted(set(once), key=ORDER.index)
+                assert once == sorted(set(once), key=ORDER.index), "in order, and none twice"
             for transition in (Transition.DETECTED, Transition.APPROVED, Transition.STARTED):
                 assert transitions.count(transition) <= 1
             if Transition.STARTED in transitions:
@@ -246,7 +246,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def every_detected_event_has_ended_or_is_current(self) -> None:
         """Every detected event has ended in completed, cancelled or lost, or is current."""
-        for event_id, changes in self.told.items():
+        for event_id, changes in self.changes_by_event.items():
             last = changes[-1]
             if last.transition in ENDS:
                 assert last.lifecycle.outcome is last.transition
@@ -255,13 +255,13 @@ class Lives(RuleBasedStateMachine):
             else:
                 assert event_id in self.known.current
                 assert event_id not in self.known.ended
-        assert set(self.known.current) <= set(self.told)
+        assert set(self.known.current) <= set(self.changes_by_event)
 
     @invariant()
     def lives_agree_with_their_changes(self) -> None:
         """A life's fields are what its transitions say."""
         for event_id, life in self.known.current.items():
-            changes = self.told[event_id]
+            changes = self.changes_by_event[event_id]
             transitions = [change.transition for change in changes]
             assert life.first_seen == changes[0].at
             has_started = life.state is State.STARTED
@@ -288,16 +288,16 @@ class Lives(RuleBasedStateMachine):
         assert +by_transition == Counter(str(change.transition) for change in self.changes)
         assert self.statistics == Statistics().plus(self.changes)
         own = [change for change in self.changes if change.lifecycle.is_mine]
-        detected = [first.lifecycle for first, *_ in self.told.values()]
+        detected = [first.lifecycle for first, *_ in self.changes_by_event.values()]
         notices = [life for life in detected if life.is_mine and life.notice_seconds is not None]
         assert observed(self.statistics.notice.values()) == len(notices)
         completed = {
-            one.lifecycle.event_id for one in own if one.transition is Transition.COMPLETED
+            change.lifecycle.event_id for change in own if change.transition is Transition.COMPLETED
         }
         assert self.times_in("started") <= len(completed), "the time Started of one event twice"
-        waited = {one.lifecycle.event_id for one in own}
+        waited = {change.lifecycle.event_id for change in own}
         assert self.times_in("scheduled") <= len(waited), "the time Scheduled of one event twice"
-        assert observed(self.statistics.approval_latency.values()) <= len(self.told), (
+        assert observed(self.statistics.approval_latency.values()) <= len(self.changes_by_event), (
             "the approval of one event twice"
         )
         assert observed(self.statistics.pauses.values()) <= len(completed)
@@ -310,6 +310,18 @@ class Lives(RuleBasedStateMachine):
             assert len(histogram.counts) == len(histogram.bounds) + 1
             assert sum(histogram.counts) > 0
             assert histogram.total >= 0.0
+
+
+def between_returns(transitions: list[Transition]) -> list[list[Transition]]:
+    """Return the transitions of an event in parts: each return begins another part."""
+    parts: list[list[Transition]] = [[]]
+    for transition in transitions:
+        if transition is Transition.RETURNED:
+            assert parts[-1][-1] in ENDS, "only an ended event returns"
+            parts.append([])
+        else:
+            parts[-1].append(transition)
+    return parts
 
 
 def observed(histograms: Iterable[Histogram]) -> int:

@@ -109,8 +109,8 @@ def test_another_vms_journal_on_a_full_disk(
 def test_a_path_that_cannot_be(
     tmp_path: Path, start: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file where a folder should be costs nothing but the disk; when it is gone, the folder
-    is made. The log has the reason in the system's words.
+    """While a file is where a folder should be, entries wait in memory, and the log has the reason
+    in the system's words. When the file is gone, the folder is made and the entries are written.
     """
     (tmp_path / "state").write_text("in the way")
     recorder = start(tmp_path / "state" / "deep" / "journal.sqlite")

@@ -50,9 +50,9 @@ def test_another_after_the_first(folder: Path, start: Open) -> None:
     assert start(folder).is_up()
 
 
-def test_a_lock_of_another_process_is_told_apart(folder: Path) -> None:
-    """A lock that is held is another exporter's; the file with which the file system is tried does
-    not stay.
+def test_a_lock_that_is_held_is_no_failure_of_the_disk(folder: Path) -> None:
+    """Who does not get the lock is told that another exporter holds it. The file with which the
+    file system was tried, whether it grants locks at all, does not stay.
     """
     file = folder / "journal.sqlite"
     with closing(writer_lock(file)), pytest.raises(JournalInUseError):
@@ -61,8 +61,8 @@ def test_a_lock_of_another_process_is_told_apart(folder: Path) -> None:
 
 
 def test_second_writer_on_a_full_disk(disk: SmallDisk) -> None:
-    """A lock that another process holds is named as such, also on a full disk, where no new
-    file can be made to see whether the file system grants locks at all.
+    """Who does not get the lock is told that another exporter holds it, also on a full disk, where
+    no new file can be made to see whether the file system grants locks at all.
     """
     file = file_path(disk.folder)
     with closing(writer_lock(file)):

@@ -70,9 +70,9 @@ def test_when_tcp_was_measured(before: list[ScheduledEvent], boot: str, said: st
 
 
 def report_after_a_restart(booted: float) -> str:
-    """Return the report of an event whose longest pause, from 910 s to 970 s, a restart ended.
+    """Return the report of an event whose longest pause lasted from 910 s to 970 s.
 
-    ``booted`` is when the VM booted; all are seconds after START.
+    ``booted`` is when the VM booted anew: before the pause, or in it. All are seconds after START.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
@@ -94,7 +94,7 @@ def test_a_restart_in_the_longest_pause() -> None:
 
 
 def test_a_restart_before_the_longest_pause() -> None:
-    """A boot before the pause is none in it."""
+    """A boot that came before the pause is not told as a part of the pause."""
     written = report_after_a_restart(booted=880)
     assert (
         "measured on this VM:** paused once, for 1m, from about 2023-11-14 22:28:30 UTC" in written
