@@ -120,8 +120,9 @@ def test_prefix(prefix: str, guarded: Guarded) -> None:
     ],
 )
 def test_odd_passwords(password: bytes, right: bytes, wrong: bytes, guarded: Guarded) -> None:
-    """Odd passwords are accepted or refused, and never answered by a 500."""
+    """An odd password lets in as any other does, and a similar one does not."""
     with guarded(f"basic_auth_users: {{alice: {hashed(password)}}}") as running:
+        # The second time, the right password is known, and is not checked by bcrypt again.
         for _ in range(2):
             assert running.get(Authorization=basic("alice", right)).status == 200
             assert running.get(Authorization=basic("alice", wrong)).status == 401
@@ -180,8 +181,8 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
 
 
 def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
-    """Scrapers that come at once with the same user and password wait for one check, and all
-    read.
+    """Scrapers that come at once with the same user and password share one check: none of them is
+    sent away as too many would be, each with a check of its own.
     """
     with (
         guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,

@@ -111,8 +111,8 @@ def test_privileges(charts: dict[str, list[Manifest]]) -> None:
 
 @pytest.mark.parametrize("values", ["pod-network", "values-restricted"])
 def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]], values: str) -> None:
-    """With a pod address and an emptyDir it needs nothing that Kubernetes' restricted standard
-    forbids; the chart has a file with these values.
+    """A pod on the pod network with an emptyDir needs nothing that Kubernetes' restricted standard
+    forbids: neither a test's own values, nor those in the chart's file ``values-restricted``.
     """
     manifests = charts.get(values) or rendered(CHART / f"{values}.yaml")
     spec = pod(manifests)
@@ -178,13 +178,13 @@ def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_fold
     """The preparation, with CHOWN as its only capability, gives the folder to the user who then
     writes into it.
     """
-    (container,) = pod(charts["defaults"])["initContainers"]
-    *_, folder, user, group = container["command"]
-    owner, said = prepare(container, node_folder)
-    assert not said
+    (preparation,) = pod(charts["defaults"])["initContainers"]
+    *_, folder, user, group = preparation["command"]
+    owner, complaints = prepare(preparation, node_folder)
+    assert not complaints
     assert owner_of(node_folder) == owner
     write_as(owner, node_folder / "journal.sqlite")
-    (mount,) = container["volumeMounts"]
+    (mount,) = preparation["volumeMounts"]
     assert (mount["name"], mount["mountPath"]) == ("journal", folder)
     assert (user, group) == (f"{IMAGE_USER}", f"{IMAGE_USER}")
 

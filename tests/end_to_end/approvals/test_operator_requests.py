@@ -82,8 +82,8 @@ def test_imds_throttles(
 def test_no_answer(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """Without an answer the event may be approved, also if IMDS refuses afterwards: the exit status
-    says so.
+    """Without an answer to a request, the event may be approved, also if IMDS refuses a second
+    request. The exit status says so both times.
     """
     with Gate(simulator.url, Way.HANG, 409) as gate:
         exporter = start(start_exporter, gate.url, state, "--imds.timeout", "5s")

@@ -54,8 +54,8 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 def test_ready_when_the_port_answers(
     manager: Manager, tmp_path: Path, start_exporter: Start
 ) -> None:
-    """It is ready as soon as /metrics answers, also while IMDS takes its two minutes for the first
-    answer.
+    """The exporter tells systemd that it is ready as soon as /metrics answers, also while IMDS
+    takes its two minutes for the first answer.
     """
     with Simulator(QUIET, first_answer_delay=120) as simulator:
         flags = ("--journal.path", str(tmp_path / "journal.sqlite"))

@@ -15,6 +15,16 @@ from support.monitoring.board_samples import STEP, Samples
 from support.monitoring.latency import SERIES
 from support.programs import ConfiguredPrometheus, debian
 
+_FIRST_NUMBER = 0xC7061BAC
+"""The EventIds of a story begin with this number and those after it, in hexadecimal digits."""
+
+
+def id_in_story(number: int) -> str:
+    """Return how the EventId of an event of a story begins; the events of the past are counted
+    first, from 0, then the current ones.
+    """
+    return f"{_FIRST_NUMBER + number:08X}"
+
 
 def story(
     now: float, *, current: tuple[Event, ...] = NOW, states: dict[str, str] | None = None
@@ -35,8 +45,7 @@ def _samples(
     unseen = {vm for event in current if event.unseen is not None for vm in event.vms}
     down = tuple(name for name, state in states.items() if state == "down" and name not in unseen)
     blind = tuple(name for name, state in states.items() if state == "blind")
-    first_number = 0xC7061BAC  # EventIds begin with the number
-    for number, event in enumerate((*PAST, *current), first_number):
+    for number, event in enumerate((*PAST, *current), _FIRST_NUMBER):
         if event in current:
             samples.event(number, event, down, blind)
         else:

@@ -50,7 +50,7 @@ class FirstNotifications:
 
     Attributes:
         by_way: the first notification of each alert, by rules on each engine and by pushes.
-        placed: the alerts of events that stay as they are.
+        placed: the alerts about events that stay current until the end of the test.
         subjects: the VMs and the resource group of each event, VM, scale set and target.
     """
 
@@ -177,16 +177,16 @@ def subjects_of(fleet: Fleet) -> dict[str, Subject]:
     return found
 
 
-def test_whole(notified: FirstNotifications) -> None:
-    """Each first notification has VMs, resource group, time, advice, how it ends, links, and a
-    short title.
+def test_every_first_notification_is_whole(notified: FirstNotifications) -> None:
+    """Each first notification has VMs, resource group, time, advice, how the alert ends, links,
+    and a short title.
     """
     found = []
     counts: Counter[tuple[str, str]] = Counter()  # by alert and way
-    drilled = Subject(("DRILL-vmss_0",), "simulated")
+    of_the_drill = Subject(("DRILL-vmss_0",), "simulated")  # whose events have ids made at random
     for way, alerts in notified.by_way.items():
         for (alertname, about), alert in alerts.items():
-            subject = notified.subjects.get(about, drilled)
+            subject = notified.subjects.get(about, of_the_drill)
             found += [f"{way}: {each}" for each in complaints(alert, subject.vms, subject.group)]
             counts[alertname.removeprefix(PREFIX), way] += 1
     print(_table(counts, len(found)))

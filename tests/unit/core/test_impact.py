@@ -129,7 +129,9 @@ def test_a_measurement_that_goes_on_is_renewed_every_ten_seconds() -> None:
 
 
 def test_a_boot_and_another_network_namespace_keep_what_was_measured() -> None:
-    """Counters that begin anew say nothing about the event."""
+    """Counters begin anew at a boot, and with another network namespace. Such readings change
+    nothing of what was measured before.
+    """
     vm = Watched()
     vm.sees(read(0, 100, 10), STARTED)
     vm.sees(read(11, 130, 12), STARTED)
@@ -143,7 +145,15 @@ def test_a_boot_and_another_network_namespace_keep_what_was_measured() -> None:
     assert ended.tcp == before
 
 
-@pytest.mark.parametrize("unknown", [Readings(Timestamp(0.0)), read(0, 7, 7)])
-def test_what_is_not_known(unknown: Readings) -> None:
-    """Without counters, or with smaller ones than before, nothing is said."""
-    assert between(unknown, read(1, 6, 6)) is None
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(Readings(Timestamp(0.0)), id="no counters"),
+        pytest.param(read(0, 7, 7), id="larger ones"),
+    ],
+)
+def test_what_is_not_known(before: Readings) -> None:
+    """Between readings without counters, or with larger ones, and those of now, nothing is
+    measured.
+    """
+    assert between(before, read(1, 6, 6)) is None

@@ -52,10 +52,12 @@ def test_throttle_admits_five_in_any_second_per_vm() -> None:
     )
 
 
+# The status of the answer that stands in place of the right one, by fault.
 REPLACED = {Fault.THROTTLE: 429, Fault.NOT_JSON: 200, Fault.EMPTY_BODY: 200}
 REPLACED |= {fault: int(fault) for fault in Fault if fault.isdecimal()}
 REPLACED |= {fault: int(fault.removeprefix("agent-")) for fault in sorted(REFUSED_BY_AGENT)}
 REPLACED |= {Fault.AGENT_UNSIGNED: 401}
+# In these, the answer is the right one, and only its way to the client is not.
 SENT_BADLY = (Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY)
 
 

@@ -76,13 +76,16 @@ def test_every_file_is_listed() -> None:
 
 
 def test_own_file_is_found_by_its_path(tmp_path: Path) -> None:
-    """A user's scenario is named after its file and needs only a description and a type."""
+    """A user's scenario is named after its file and needs only a description and a type. All else
+    is as usual for the type, in five VMs.
+    """
     path = tmp_path / "friday.yaml"
     path.write_text("description: A drill.\nevents: [{type: Preempt}]\n")
     (scenario,) = find(str(path))
     event = scenario.events[0]
     assert scenario.name == "friday"
-    assert (event.notice, event.started_for, event.duration) == (30, 300, -1)
+    duration_unknown = -1
+    assert (event.notice, event.started_for, event.duration) == (30, 300, duration_unknown)
     assert event.source == "Platform"
     assert [vm.name for vm in scenario.vms] == ["vmss_0", "vmss_1", "vmss_2", "vmss_3", "vmss_4"]
     assert list(event.resources) == [vm.name for vm in scenario.vms]
@@ -178,10 +181,12 @@ def test_fault_times_follow_the_speed() -> None:
     [
         ("418", "'418' is no fault: choose from throttle, timeout,"),
         ("400@soon", "fault '400@soon': 'soon' is no duration: .*NAME"),
-        ("400@1m+", "fault '400@1m.': '' is no duration"),
+        ("400@1m+", r"fault '400@1m\+': '' is no duration"),
     ],
 )
 def test_bad_fault_is_refused(text: str, complaint: str) -> None:
-    """A fault that is misspelled or mistimed is refused with its form."""
+    """A fault that is misspelled or mistimed, as after --fault, is refused with what can be
+    written.
+    """
     with pytest.raises(UsageError, match=complaint):
         parse_plan(text)

@@ -36,7 +36,10 @@ XML = b'<?xml version="1.0" encoding="utf-8"?>\n<Error><Code>NotFound</Code></Er
     ids=["403", "421", "401", "502"],
 )
 def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
-    """An empty refusal is the agent's. Only where a rule decided, a rule is the advice."""
+    """A refusal with an empty body is the agent's, of a poll as of an approval. Only a 403 was
+    decided by a rule, so only there a rule is the advice. Nothing is said of a VM that is not in
+    Azure, or that has no route to IMDS.
+    """
     client = client_of(serve(always(reply)).url)
     with pytest.raises(ImdsError) as caught:
         client.approve(["an-id"], LONG)
@@ -119,7 +122,9 @@ def test_other_server(reply: bytes, evidence: str, serve: Serve) -> None:
 
 
 def test_page_of_a_sign_in(serve: Serve) -> None:
-    """A web page with the status 200 is told as one, and not as a document that has a fault."""
+    """An error says that a web page with the status 200 is one, and that somebody else than IMDS
+    sent it.
+    """
     client = client_of(serve(always(answer(HTML))).url)
     error = failure(client)
     assert error.outcome is Outcome.INVALID_DOCUMENT
@@ -137,7 +142,9 @@ def test_server_of_azure(server: str, serve: Serve) -> None:
 
 
 def test_no_version_of_the_instance_data(serve: Serve) -> None:
-    """Where every api-version of the instance data is refused, the name can be given."""
+    """If IMDS refuses every api-version of the instance data, which no flag chooses, the error says
+    that a flag can give the VM's name.
+    """
     client = client_of(serve(always(http_case("version-unknown-404"))).url)
     with pytest.raises(ImdsError, match="give this VM's name as it appears in Resources") as caught:
         client.instance(LONG)

@@ -12,8 +12,8 @@ WRITERS = 4
 """Threads, each with a connection of its own: SQLite treats them as it treats processes."""
 
 
-def test_several_make_it_at_once(tmp_path: Path) -> None:
-    """An exporter, a hook and ``approve`` that open an empty file at once all have the tables then.
+def test_several_make_the_tables_at_once(tmp_path: Path) -> None:
+    """If an exporter, a hook and ``approve`` open an empty file at once, all find the tables then.
 
     The file is in WAL mode before: while one process changes the mode, SQLite gives the others an
     error at once, and does not let them wait.

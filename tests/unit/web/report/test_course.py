@@ -94,7 +94,7 @@ def test_what_only_a_boot_proves() -> None:
     assert "| How long it was Started |  |  | not known: nobody watched the start |" in written
     assert "**Approved by:** not this exporter; the rest is not known: nobody watched" in written
     assert "22:29:20 | +16m | This VM booted. |" in written
-    assert "nobody:" not in written
+    assert "nobody:" not in written, "that nobody approved it is not known either"
 
 
 def test_a_boot_during_the_event() -> None:
@@ -107,7 +107,9 @@ def test_a_boot_during_the_event() -> None:
 
 
 def test_the_beginning_of_a_timeline() -> None:
-    """The first step is 0 s after the first sight, in a second that has begun."""
+    """The first step of a timeline is 0 s after the event was first seen, also if that was in the
+    middle of a second: the journal has its time in whole seconds.
+    """
     watch = Watch()
     watch.sees(at(0.9), SCHEDULED)
     detected: dict[str, object] = {
@@ -204,9 +206,8 @@ def test_an_approval_without_an_answer() -> None:
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(5), who="anna")
     watch.sees(at(8), STARTED)
-    _detected, approved_then, _started = watch.changes
-    approved = change_record(approved_then)
-    written = markdown(report(Sources(watch.life, transitions=(approved,))), "")
+    _detected, approved, _started = watch.changes
+    written = markdown(report(Sources(watch.life, transitions=(change_record(approved),))), "")
     assert "**Approved by:** probably a person on this VM: `anna`; the rest is not" in written
     assert "| Probably approved: a request from this VM had no answer. |" in written
     assert "| Approved" not in written
