@@ -76,8 +76,8 @@ def let_in(running: Running, context: ssl.SSLContext | None, **headers: str) -> 
         return False
 
 
-def said(running: Running, level: int) -> list[str]:
-    """Return what was logged at ``level``."""
+def logged_at(running: Running, level: int) -> list[str]:
+    """Return the messages that the server has logged at ``level``, in their order."""
     return [record.getMessage() for record in running.records if record.levelno == level]
 
 

@@ -73,7 +73,7 @@ KEYS = [
 @settings(deadline=None)
 @given(st.binary() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, ANYTHING)))
 def test_any_answer(compute: bytes | dict[str, object]) -> None:
-    """No answer crashes it, and all values are valid label values."""
+    """Any answer is refused in one line or read, and what is read has valid label values."""
     body = compute if isinstance(compute, bytes) else json.dumps({"compute": compute}).encode()
     try:
         identity = parse_instance(body)

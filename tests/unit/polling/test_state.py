@@ -75,7 +75,7 @@ def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event
     assert [what for _, what in rows(machine.folder)] == ["detected", "approved", "started"]
 
 
-def test_what_happens_before_it_is_read_is_kept(
+def test_what_happens_before_the_journal_is_read_is_kept(
     machine: Machine, disk_works: threading.Event
 ) -> None:
     """Transitions from before the journal was read are in it in their order, after those of earlier

@@ -255,7 +255,7 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
     says.
     """
     (tmp_path / "http.yml").write_text("authorization: {credentials: sesame}\n")
-    with Peer() as peer:
+    with Peer() as peer:  # which notes the requests, and answers nothing that the drill accepts
         with pytest.raises(ExporterError, match="is it an Alertmanager"):
             run(
                 "--alertmanager",

@@ -8,7 +8,7 @@ import pytest
 
 from support.programs import eventually
 from support.servers.certificates import Authority
-from support.servers.tls_serving import REQUIRED, TLS_ONLY, encrypted, install, replace, said
+from support.servers.tls_serving import REQUIRED, TLS_ONLY, encrypted, install, logged_at, replace
 
 SOON = "the TLS certificate expires soon"
 EXPIRED = "the TLS certificate has expired: clients refuse it"
@@ -29,7 +29,7 @@ class TestEndOfCertificate:
         file.write_text(text)
         install(file, name)
         with encrypted(file) as running:
-            assert said(running, logging.WARNING) == warnings
+            assert logged_at(running, logging.WARNING) == warnings
             warned = [each for each in running.records if each.levelno == logging.WARNING]
         for record in warned:
             facts = getattr(record, "facts", {})
@@ -42,28 +42,30 @@ class TestEndOfCertificate:
         with (file.parent / "server.pem").open("a") as chain:
             chain.write(authority.own.certificate.read_text())
         with encrypted(file) as running:
-            assert said(running, logging.WARNING) == [SOON]
+            assert logged_at(running, logging.WARNING) == [SOON]
 
     def test_at_reload(self, file: Path) -> None:
-        """A certificate is warned of once when it comes, however often the file changes. After it
-        is renewed, there are no more warnings.
+        """The server warns once of each new certificate that ends soon or has ended, however often
+        the configuration changes meanwhile. After a renewal, it warns no more.
         """
         with encrypted(file) as running:
 
             def reread(times: int) -> bool:
                 """Return whether the configuration was read again so many times."""
-                return said(running, logging.INFO).count("web configuration reloaded") == times
+                return logged_at(running, logging.INFO).count("web configuration reloaded") == times
 
             install(file, "soon")
-            eventually(lambda: reread(1), "the first certificate")
-            eventually(lambda: said(running, logging.WARNING) == [SOON], "its warning")
+            eventually(lambda: reread(1), "the certificate that ends soon")
+            eventually(lambda: logged_at(running, logging.WARNING) == [SOON], "its warning")
             replace(file, TLS_ONLY + "http_server_config: {http2: true}\n")
-            eventually(lambda: reread(2), "a change of something else")
+            eventually(lambda: reread(2), "another setting beside the same certificate")
             install(file, "expired")
-            eventually(lambda: reread(3), "the second certificate")
-            eventually(lambda: said(running, logging.WARNING) == [SOON, EXPIRED], "its warning")
+            eventually(lambda: reread(3), "the expired certificate")
+            eventually(
+                lambda: logged_at(running, logging.WARNING) == [SOON, EXPIRED], "its warning"
+            )
             install(file, "renewed")
-            eventually(lambda: reread(4), "the third certificate")
+            eventually(lambda: reread(4), "the renewed certificate")
             replace(file, TLS_ONLY)
-            eventually(lambda: reread(5), "the end of something else")
-            assert said(running, logging.WARNING) == [SOON, EXPIRED]
+            eventually(lambda: reread(5), "the first setting again")
+            assert logged_at(running, logging.WARNING) == [SOON, EXPIRED]

@@ -21,7 +21,7 @@ from support.servers.tls_serving import (
     ask,
     encrypted,
     let_in,
-    said,
+    logged_at,
     trusting,
     wrapped,
 )
@@ -46,7 +46,7 @@ class TestClientCertificates:
             assert not let_in(running, trusting(authority))
             assert not let_in(running, trusting(authority, outsider))
             assert not let_in(running, trusting(authority, authority.server("purpose")))
-            assert said(running, logging.ERROR) == []
+            assert logged_at(running, logging.ERROR) == []
 
     @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
     def test_doctor_without_one(self, version: str, file: Path) -> None:

@@ -14,7 +14,15 @@ from azure_scheduled_events_exporter.http_server.connection import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
 from support.servers.serving import PAGE, read_all, request
-from support.servers.tls_serving import TLS_ONLY, ask, encrypted, let_in, said, trusting, wrapped
+from support.servers.tls_serving import (
+    TLS_ONLY,
+    ask,
+    encrypted,
+    let_in,
+    logged_at,
+    trusting,
+    wrapped,
+)
 
 
 def test_protocol(file: Path, authority: Authority) -> None:
@@ -67,7 +75,7 @@ def test_no_tls(file: Path, authority: Authority, nonsense: bytes) -> None:
                 client.sendall(nonsense)
             assert PAGE not in read_all(client)
         assert ask(running, trusting(authority)) == 200
-        assert said(running, logging.INFO) == ["web configuration loaded"]
+        assert logged_at(running, logging.INFO) == ["web configuration loaded"]
         assert {record.levelno for record in running.records} == {logging.INFO}
 
 

@@ -22,8 +22,8 @@ from support.servers.tls_serving import (
     encrypted,
     install,
     let_in,
+    logged_at,
     replace,
-    said,
     trusting,
     wrapped,
 )
@@ -39,7 +39,7 @@ def resumes(running: Running, context: ssl.SSLContext, session: ssl.SSLSession |
         return False
 
 
-def logged(running: Running) -> list[tuple[bool, int]]:
+def tls_and_users_in_log(running: Running) -> list[tuple[bool, int]]:
     """Return whether TLS is on and how many users there are, as each line of the log says."""
     facts = [getattr(record, "facts", {}) for record in running.records]
     return [(each["tls"], each["users"]) for each in facts]
@@ -99,7 +99,7 @@ class TestChange:
                 answer = read_all(client)
                 assert answer.endswith(PAGE)
                 assert header(answer, "connection") == "close"
-            assert said(running, logging.ERROR) == []
+            assert logged_at(running, logging.ERROR) == []
 
     def test_under_load(self, file: Path, authority: Authority) -> None:
         """While certificate and users are replaced again and again, no scrape with the right
@@ -120,15 +120,15 @@ class TestChange:
             ]
             try:
                 for certificate, text in states * 3:
-                    before = len(said(running, logging.INFO))
+                    before = len(logged_at(running, logging.INFO))
                     install(file, certificate)
                     replace(file, text)
                     # A change that is taken back before the server looks would not be seen.
-                    eventually(lambda: len(said(running, logging.INFO)) > before, "the change")  # noqa: B023 - at once
+                    eventually(lambda: len(logged_at(running, logging.INFO)) > before, "the change")  # noqa: B023 - at once
             finally:
                 end.set()
             assert [each.result() for each in scrapes] == [{200}] * 4
-            assert said(running, logging.ERROR) == []
+            assert logged_at(running, logging.ERROR) == []
 
     def test_mounted_volume(self, file: Path, authority: Authority, tmp_path: Path) -> None:
         """A ConfigMap or Secret that Kubernetes swaps by a symbolic link is read again."""
@@ -148,11 +148,11 @@ class TestChange:
             (mounted / "..next").symlink_to("2")
             (mounted / "..next").rename(mounted / "..data")
             eventually(
-                lambda: "web configuration reloaded" in said(running, logging.INFO),
+                lambda: "web configuration reloaded" in logged_at(running, logging.INFO),
                 "the new version",
             )
             assert let_in(running, trusting(authority))
-            assert said(running, logging.ERROR) == []
+            assert logged_at(running, logging.ERROR) == []
 
     def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
         """A key that comes a moment after its certificate is no error: a change takes effect when
@@ -168,9 +168,9 @@ class TestChange:
                 lambda: certificate.read_bytes() in access["_found"], "the change to be seen"
             )
             replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
-            eventually(lambda: len(said(running, logging.INFO)) > 1, "the renewed certificate")
+            eventually(lambda: len(logged_at(running, logging.INFO)) > 1, "the renewed certificate")
             assert let_in(running, context)
-            assert said(running, logging.ERROR) == []
+            assert logged_at(running, logging.ERROR) == []
 
     def test_half_renewed(self, file: Path, authority: Authority) -> None:
         """A certificate without its key changes nothing and is logged once; with its key it is
@@ -179,17 +179,17 @@ class TestChange:
         context = trusting(authority)
         with encrypted(file) as running:
             replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
-            eventually(lambda: said(running, logging.ERROR), "an error in the log")
+            eventually(lambda: logged_at(running, logging.ERROR), "an error in the log")
             assert let_in(running, context)
             replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
             eventually(
-                lambda: len(said(running, logging.INFO)) > 1, "the end of the error in the log"
+                lambda: len(logged_at(running, logging.INFO)) > 1, "the end of the error in the log"
             )
             assert let_in(running, context)
-            assert said(running, logging.ERROR) == [
+            assert logged_at(running, logging.ERROR) == [
                 "invalid web configuration, the last valid one stays in effect"
             ]
-            assert said(running, logging.INFO) == [
+            assert logged_at(running, logging.INFO) == [
                 "web configuration loaded",
                 "web configuration reloaded",
             ]
@@ -218,7 +218,7 @@ class TestChange:
                 file.unlink()
             else:
                 replace(file, text)
-            eventually(lambda: said(running, logging.ERROR), "an error in the log")
+            eventually(lambda: logged_at(running, logging.ERROR), "an error in the log")
             without_tls = None
             assert not let_in(running, without_tls)
             assert ask(running, context) == 401
@@ -228,8 +228,8 @@ class TestChange:
             assert str(facts["error"]).startswith(str(file))
             replace(file, good)
             expected = ["web configuration loaded", "web configuration reloaded"]
-            eventually(lambda: said(running, logging.INFO) == expected, "the end of the error")
-            assert len(said(running, logging.ERROR)) == 1
+            eventually(lambda: logged_at(running, logging.INFO) == expected, "the end of the error")
+            assert len(logged_at(running, logging.ERROR)) == 1
 
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
         """TLS and users are turned on and off without a restart; the log says which are on."""
@@ -252,7 +252,7 @@ class TestChange:
             eventually(lambda: let_in(running, None), "plain again")
             # Nothing, users, both, TLS, nothing.
             tls_and_users = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
-            eventually(lambda: logged(running) == tls_and_users, "the log")
+            eventually(lambda: tls_and_users_in_log(running) == tls_and_users, "the log")
 
     def test_new_certificate_authority(
         self, file: Path, authority: Authority, tmp_path: Path

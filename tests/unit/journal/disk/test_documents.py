@@ -27,11 +27,15 @@ def bodies(path: Path) -> list[bytes]:
 
 
 def test_a_document_is_kept_as_it_came(path: Path) -> None:
-    """Time, headers, the reason of a refusal, the VM's name and bytes that are no text come back,
-    to the owner only.
+    """Time, bytes that are no text, headers, the reason of a refusal and the VM's name are read as
+    they were written. Only the owner may read them.
     """
     document = RecordedDocument(
-        12.5, b"\xff\x00\xe2\x80\xa8\r\n", {"Date": "today"}, "no JSON", "web_4"
+        time=12.5,
+        body=b"\xff\x00\xe2\x80\xa8\r\n",
+        headers={"Date": "today"},
+        refused="no JSON",
+        vm_name="web_4",
     )
     keep(path, document)
     assert read_documents(path) == [document]
