@@ -49,18 +49,17 @@ _Read = TypeVar("_Read")
 
 def texts(*words: str, files: list[str]) -> st.SearchStrategy[str]:
     """Return texts of the pieces of YAML and ``words``, put into one of ``files``."""
-    made = st.lists(st.sampled_from([*YAML, *words]) | st.text(max_size=3), max_size=20).map(
-        "".join
-    )
+    pieces = st.sampled_from([*YAML, *words]) | st.text(max_size=3)
+    insertions = st.lists(pieces, max_size=20).map("".join)
     places = st.sampled_from(["", *files]).flatmap(
         lambda file: st.tuples(st.just(file), st.integers(0, len(file)))
     )
 
-    def put_in(more: str, place: tuple[str, int]) -> str:
+    def put_in(insertion: str, place: tuple[str, int]) -> str:
         file, offset = place
-        return file[:offset] + more + file[offset:]
+        return file[:offset] + insertion + file[offset:]
 
-    return st.builds(put_in, made, places)
+    return st.builds(put_in, insertions, places)
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +69,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def taken(file: Path, text: str, read: Callable[[Path], _Read]) -> _Read | None:
-    """Return what is read of a text; None if it is refused, in one printable line without the hash
-    of a password.
+    """Write ``text`` to ``file``, and return what ``read`` makes of it.
+
+    None if it is refused, which must be in one printable line without the hash of a password.
     """
     file.write_text(text, "utf-8", "surrogatepass")
     try:
@@ -111,12 +111,14 @@ def test_any_policy(text: str, file: Path) -> None:
 )
 @settings(deadline=None)
 def test_any_configuration(text: str, file: Path) -> None:
-    """What is taken is a configuration."""
+    """A configuration file is taken, or refused in one line; nothing else is raised."""
     taken(file, text, lambda path: resolve({"config.file": str(path)}, {"HOME": "/nowhere"}))
 
 
 @given(text=texts(*WEB.split(), files=[USERS, f"http_server_config: {{http2: false}}\n{USERS}"]))
 @settings(deadline=None)
 def test_any_web_configuration(text: str, file: Path) -> None:
-    """What is taken does not show the hash of a password either."""
+    """A web configuration that is taken does not show the hash of a password in its ``repr``, as
+    one that is refused does not in its message.
+    """
     assert HASH not in repr(taken(file, text, web_config.load))

@@ -59,9 +59,13 @@ class TestListening:
         ],
     )
     def test_cannot(self, host: str, reason: str) -> None:
-        """An address that cannot be had is named with the reason, on one line."""
+        """An address at which the server cannot listen is named with the reason, on one line.
+
+        The reason is the system's, without the words that asyncio puts before it.
+        """
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = ListenAddress(host, taken.getsockname()[1])
+            taken_port = taken.getsockname()[1]
+            address = ListenAddress(host, taken_port)
             log = logging.getLogger("test")
             server = Server(address, App({}, None, log), log)
             with pytest.raises(ExporterError, match=reason) as caught:
@@ -103,8 +107,8 @@ class TestAnswers:
         assert got.client == "127.0.0.1"
 
     def test_gzip(self, server: Running) -> None:
-        """A page is compressed for a client that accepts gzip, at each request; a small one is
-        not.
+        """A page is compressed for a client that accepts gzip, and for no other one; a small page
+        is not. This holds at each request, whatever the requests before it accepted.
         """
         for _ in range(2):
             _, body, headers = server.get("/medium", **{"Accept-Encoding": "deflate, gzip"})
@@ -169,7 +173,7 @@ class TestAnswers:
         assert PAGE not in answer
 
     def test_raising_handler(self) -> None:
-        """A handler that raises gives 500, and its traceback is logged."""
+        """A handler that raises gives 500. Its traceback is logged, and not shown to the client."""
 
         def page(_: Request) -> Response:
             raise ValueError("secret")

@@ -47,8 +47,8 @@ def test_kubernetes_takes_it(charts: dict[str, list[Manifest]], name: str) -> No
 
 
 def test_names_are_its_own(charts: dict[str, list[Manifest]]) -> None:
-    """No two manifests have the same name, all stand in a namespace, and every reference leads to
-    one of them.
+    """No two manifests of a kind have the same name, and all stand in a namespace. The pod refers
+    only to a ServiceAccount and ConfigMaps of the chart, or to those that the values name.
     """
     for manifests in charts.values():
         names = [
@@ -56,13 +56,14 @@ def test_names_are_its_own(charts: dict[str, list[Manifest]]) -> None:
             for each in manifests
         ]
         assert len(set(names)) == len(names)
-        there = {name for kind, _, name in names if kind == "ConfigMap"}
+        made = {name for kind, _, name in names if kind == "ConfigMap"}
         used = {
             volume["configMap"]["name"]
             for volume in pod(manifests)["volumes"]
             if "configMap" in volume
         }
-        assert used - there <= {"ca"}, "a ConfigMap of the user's, which values name"
+        assert used - made <= {"ca"}, "a ConfigMap of the user's, which values name"
+        # If the values switch the account off, the pod has the namespace's own.
         accounts = {name for kind, _, name in names if kind == "ServiceAccount"} or {"default"}
         assert pod(manifests)["serviceAccountName"] in accounts
 
@@ -158,10 +159,10 @@ def test_the_shipped_scrape_configuration_finds_the_pods(
 
 
 def test_the_pod_monitor_follows_the_values(charts: dict[str, list[Manifest]]) -> None:
-    """Interval, path and scheme are those of the values. A time limit that is longer than the
-    interval becomes the interval, because the operator refuses a longer one.
+    """Interval, path and scheme are those of the values. If these name no time limit, it is the
+    interval, which is the longest that the operator takes.
     """
-    often = scraped_endpoint(charts["large-user"])
+    often = scraped_endpoint(charts["large-user"])  # its values have an interval of 2 s
     assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s")
     everything = scraped_endpoint(charts["everything"])
     assert (everything["path"], everything["scheme"]) == ("/events", "https")
@@ -188,7 +189,7 @@ def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
         each
         for each in of_kind(charts["memory"], "ConfigMap")
         if "grafana_dashboard" in each["metadata"]["labels"]
-    ], "these values have no dashboards"
+    ], "these values switch the dashboards off"
 
 
 def below(folder: Path, text: str) -> str:

@@ -14,6 +14,7 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import groups
+from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.times import parse_duration
 from support.paths import ROOT
@@ -47,7 +48,7 @@ def test_groups() -> None:
         assert group["properties"]["scopes"] == ["[parameters('workspaceId')]"]
         assert len(group["properties"]["rules"]) <= MOST_RULES
     wanted = [
-        getattr(rule, "name", "") or getattr(rule, "record", "")
+        rule.name if isinstance(rule, Alert) else rule.record
         for each in groups(Settings())
         for rule in each.rules
     ]
@@ -56,12 +57,13 @@ def test_groups() -> None:
 
 
 def test_rules() -> None:
-    """Alerts have the fields of Azure's model, and texts without queries; critical pages, info
-    notifies nobody.
+    """Alerts have the fields of Azure's model, and texts without queries, which Azure's templates
+    cannot make. Critical pages, warning makes a ticket, and info notifies nobody.
     """
+    # Azure's numbers of severities.
     critical = 0
     warning = 2
-    info = 3  # Azure's numbers of severities
+    info = 3
     action_groups = {
         critical: ["[parameters('actionGroupId')]"],
         warning: ["[parameters('ticketActionGroupId')]"],
@@ -85,6 +87,7 @@ def test_rules() -> None:
         assert len(rule["actions"]) <= MOST_ACTIONS
         notified = [each["actionGroupId"] for each in rule["actions"]]
         assert notified == action_groups[rule["severity"]]
+        # A query of a template, or a placeholder such as @NAME@ that nothing has replaced.
         assert not re.search(r"query|@[A-Z]+@", " ".join(rule["annotations"].values()))
         assert not rule["expression"].startswith("["), (
             "ARM would read it as an expression of its own"

@@ -39,8 +39,8 @@ def test_labels_are_those_of_the_rules(
     """
     settings = resolve(values)
     catalog = pushed_alerts(settings)
-    series = []
-    pushed = []
+    series = []  # what Prometheus scrapes, for promtool
+    pushed = []  # the labels of what exporters push, as Prometheus shows a firing alert
     for kind, event_type in product(Kind, (*EventType, "New")):
         event = ScheduledEvent(f"{kind}-{event_type}", event_type, "Scheduled", resources=("vm",))
         life = Lifecycle(event, State.SCHEDULED, Scope.SELF, Timestamp(0.0))
@@ -49,6 +49,7 @@ def test_labels_are_those_of_the_rules(
         if alert:
             pushed.append({**alert.labels, "__name__": "ALERTS", "alertstate": "firing"})
     samples = [{"labels": _labels(each), "value": 1} for each in pushed]
+    # Exactly the alerts that were pushed fire by the rules.
     fired = {"expr": 'ALERTS{event_id!=""}', "eval_time": "15s", "exp_samples": samples}
     test = {"interval": "15s", "input_series": series, "promql_expr_test": [fired]}
     rules = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](settings))

@@ -21,7 +21,11 @@ FEWEST_CHECKS = 28
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
-    """Run the whole chain once for all tests here."""
+    """Run the whole chain once for all tests here.
+
+    It has flags for ``doctor``: with ``here`` it looks at this machine, with ``beyond`` at all but
+    IMDS.
+    """
     with healthy_chain(tmp_path_factory.mktemp("chain")) as running:
         yield running
 

@@ -56,6 +56,7 @@ def test_unit_has_no_mistake(drop_in: str, tmp_path: Path) -> None:
     text = UNIT.read_text()
     assert f"ExecStart={PROGRAM} run\n" in text
     unit = tmp_path / UNIT.name
+    # systemd warns of a program that is not there: the unit names the one of this checkout instead.
     installed = re.sub(
         r"(?m)^ExecStart=(/opt/\S+/)?azure\S+", f"ExecStart={COMMAND}", f"{text}\n{drop_in}"
     )
@@ -130,12 +131,14 @@ def test_in_the_sandbox(box: Box, machine: str) -> None:
     )
     folder = box.folder / STATE
     journal = folder / "journal.sqlite"
-    owner = journal.stat().st_uid
-    assert owner == folder.stat().st_uid != 0
+    root = 0
+    assert journal.stat().st_uid == folder.stat().st_uid
+    assert journal.stat().st_uid != root
     assert (folder.stat().st_mode & 0o777, journal.stat().st_mode & 0o777) == (0o700, 0o600)
     with closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as connection:
         dump = "\n".join(connection.iterdump())
-    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() in dump
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert boot_id in dump, "the moments in the journal have it"
     assert box.shown("NRestarts") == "0", box.log
 
 

@@ -60,8 +60,8 @@ class TestDisk:
     def test_it_hangs(
         self, disk: Image, run: Callable[..., Exporter], simulator: Simulator
     ) -> None:
-        """While the disk does not answer, a Preempt is shown and pushed; it is on disk in order
-        when it does.
+        """While the disk does not answer, a Preempt is shown and pushed. Once the disk answers
+        again, all events are in the journal, in their order.
         """
         journal = disk.place / "state" / "journal.sqlite"
         with Peer() as alertmanager:

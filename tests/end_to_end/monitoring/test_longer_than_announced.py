@@ -119,8 +119,10 @@ def test_twelve_seconds_instead_of_five(scene: Scene, stop: Stop) -> None:
     """
     scene.document("Scheduled")
     scene.document("Started")
-    pids = {scene.exporters[vm].process.pid: least for vm, least in STOOD_STILL.items()}
-    stand_still(stop, pids)
+    seconds_by_pid = {
+        scene.exporters[vm].process.pid: seconds for vm, seconds in STOOD_STILL.items()
+    }
+    stand_still(stop, seconds_by_pid)
     long = pause_of(scene, "vm_0")
     short = pause_of(scene, "vm_1")
     assert_ticket(scene, long)

@@ -50,7 +50,7 @@ class Watch:
         """Return the transitions that a document of ``events`` brings; again, it brings none.
 
         ``watched``: no document was missed before it. ``booted_at`` moves the clock that begins
-        with the VM. ``unreadable``: EventIds of entries that cannot be read.
+        with the VM. ``unreadable``: a line for each entry that cannot be read.
         """
         if booted_at is not None:
             now = replace(now, monotonic=now.wall - booted_at.wall)

@@ -12,12 +12,15 @@ NAME = "azure-scheduled-events-exporter"
 
 
 def test_its_root_is_the_exporter(tmp_path: Path) -> None:
-    """It says what it is a bill of, in which version, and what that depends on."""
+    """The bill says that it is one of the exporter, of which version, and on which libraries the
+    exporter depends.
+    """
     written = tmp_path / "sbom.json"
     subprocess.run([ROOT / "scripts" / "audit", "--sbom", sys.executable, written], check=True)
     bill = json.loads(written.read_text())
     root = bill["metadata"]["component"]
     assert (root["name"], root["version"], root["type"]) == (NAME, __version__, "application")
-    edges = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
+    dependencies = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
     names = {each["bom-ref"]: each["name"].lower() for each in bill["components"]}
-    assert {"requests", "uvicorn"} <= {names[ref] for ref in edges[root["bom-ref"]]}
+    libraries = {names[reference] for reference in dependencies[root["bom-ref"]]}
+    assert {"requests", "uvicorn"} <= libraries

@@ -170,7 +170,7 @@ def test_invented_events_are_bounded() -> None:
 
     In each of five seconds, 400 other alerts fire. They end as the next second begins.
     """
-    a_second = 400
+    alerts_of_a_second = 400
     outbox = Outbox()
     real = EventAlert({"alertname": "Real"}, {}, Timestamp(0.0), HOLD)
     for second in range(5):
@@ -181,15 +181,15 @@ def test_invented_events_are_bounded() -> None:
                 Timestamp(0.0),
                 HOLD,
             )
-            for number in range(a_second)
+            for number in range(alerts_of_a_second)
         ]
         outbox.update(Wanted([real, *flood]), float(second))
     outbox.update(Wanted([real]), 5.0)
     when_all_are_due = 5.0 + RESOLVE_AFTER + 1
     due = outbox.due(when_all_are_due, most=2 * MOST_ENDED)
     assert Counter(each.alert.name for each in due if each.ended_at is not None) == {
-        "of second 4": a_second,
-        "of second 3": a_second,
-        "of second 2": MOST_ENDED - 2 * a_second,
+        "of second 4": alerts_of_a_second,
+        "of second 3": alerts_of_a_second,
+        "of second 2": MOST_ENDED - 2 * alerts_of_a_second,
     }
     assert [each.alert.name for each in due if each.ended_at is None] == ["Real"]

@@ -1,4 +1,11 @@
-"""Which run a hook begins, and for which events it may ask for an approval."""
+"""Which run a hook begins, and for which events it may ask for an approval.
+
+``begins`` gives the runs that are to begin now, ``prepared`` the events that may be approved now,
+and ``lapsed`` and ``missed`` runs that end without a command. All decide by a view, which ``seen``
+makes: the current events, the runs so far and, in ``active``, the ids of those whose command is
+running. A run without an outcome that is not among them was interrupted. ``missing`` is how many
+documents have lacked the events of the runs: after three, such an event is over.
+"""
 
 import json
 from dataclasses import replace
@@ -181,8 +188,8 @@ def test_recovery_comes_once_after_the_last_event() -> None:
 
 
 def test_nothing_begins_or_is_approved_while_it_recovers() -> None:
-    """While the command recovers, no preparation begins, and nothing is approved; afterwards, also
-    what was prepared before is prepared again.
+    """While the command recovers, no preparation begins, and nothing is approved. Once it runs no
+    more, even if it was interrupted, also what was prepared before is prepared again.
     """
     a = life(event_id="A")
     b = life(event_id="B")
@@ -193,7 +200,7 @@ def test_nothing_begins_or_is_approved_while_it_recovers() -> None:
     assert begun(while_it_recovers) == []
     assert prepared(while_it_recovers) == []
     interrupted = seen([a, b], [prepare, recover])
-    assert prepared(interrupted) == []
+    assert prepared(interrupted) == [], "A may be half recovered"
     assert begun(interrupted) == [("prepare", "A"), ("prepare", "B")]
 
 

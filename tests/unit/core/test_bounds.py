@@ -1,4 +1,6 @@
-"""How many events are known, whatever documents come: also those that end nothing."""
+"""How many events are known, whatever documents come: also those that end no event, because a part
+of them cannot be read.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,6 +22,7 @@ from azure_scheduled_events_exporter.core.observation_context import Observation
 from support.events.lives import SCHEDULED, VM, Watch, at
 
 MALFORMED = ("Events[0] is no object",)
+"""What cannot be read in a document. An event that such a document lacks has not ended by that."""
 PEER = replace(SCHEDULED, resources=("vm_1",))
 LONG = replace(PEER, description="\N{WARNING SIGN}" * 4096, sent_id="x" * 50_000)
 
@@ -83,7 +86,9 @@ def test_readable_documents_make_room() -> None:
 
 
 def test_an_event_that_returns_comes_before_new_ones() -> None:
-    """Of an event that has ended and comes back with a flood, the history goes on."""
+    """An event that has ended and comes back behind a flood of new ones is known again, with its
+    history.
+    """
     watch = Watch()
     watch.sees(at(0), PEER)
     watch.sees(at(1))
@@ -92,7 +97,7 @@ def test_an_event_that_returns_comes_before_new_ones() -> None:
 
 
 def test_events_of_the_journal_count() -> None:
-    """After a restart, the events that only the journal knows take their room."""
+    """After a restart, the events that only the journal knows count, too: new ones find no room."""
     lives = {
         event.event_id: Lifecycle(event, State.SCHEDULED, Scope.PEER, at(0))
         for event in many("P", count=MOST_PEERS)
@@ -141,7 +146,9 @@ def test_a_known_event_that_grows_comes_before_new_ones() -> None:
 
 
 def test_a_readable_document_ends_nothing_that_it_shows() -> None:
-    """However long the texts of known events become, none of them seems to end."""
+    """However long the texts of known events become, none of them seems to end. A new event beside
+    them has no room.
+    """
     watch = Watch()
     watch.sees(at(0), *many("P", count=MOST_PEERS))
     assert watch.sees(at(1), *many("P", LONG, MOST_PEERS), PEER) == []

@@ -57,9 +57,13 @@ def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: f
         pytest.param(
             read(67.5, 60.0),
             Pause(7.5, ended=read(67.5, 60.0)),
-            id="... and the VM was frozen meanwhile",
+            id="the exporter was down, and the VM was frozen meanwhile",
         ),
-        pytest.param(read(-60.0, 60.0), Pause(0.0), id="... or its wall clock was set back"),
+        pytest.param(
+            read(-60.0, 60.0),
+            Pause(0.0),
+            id="the exporter was down, and the wall clock was set back meanwhile",
+        ),
         pytest.param(
             read(95.4321, -790.0, "boot-2"),
             Pause(95.432, is_boot=True, ended=read(95.4321, -790.0, "boot-2")),
@@ -78,5 +82,8 @@ def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: f
 def test_between_two_runs(first: Timestamp, pause: Pause | None) -> None:
     """A reboot is a pause from the last sign of life to the first; a restart of the exporter alone
     is none.
+
+    ``DUE`` is the last moment of the earlier run, and ``first`` that of the new one. Pauses are
+    rounded to milliseconds. None: how long the pause was cannot be known.
     """
     assert between_runs(DUE, first) == pause

@@ -23,7 +23,9 @@ def test_data_source_of_azure() -> None:
 
 @pytest.mark.parametrize("message", ["no such host", ""])
 def test_data_source_that_fails_with_200(message: str) -> None:
-    """A health answer with the status ERROR is a failure, whatever its HTTP status."""
+    """A health answer whose body has the status ERROR is a failure, although its HTTP status is
+    200.
+    """
     health = as_json({"status": "ERROR", "message": message})
     findings = examined("Grafana", grafana(**{"/api/datasources/uid/p/health": health}))
     found = finding_of("data-source", findings)

@@ -43,8 +43,8 @@ def test_late_polls_are_dropped() -> None:
 
 
 def test_throttled_polls_slow_down_and_recover() -> None:
-    """Each 429 doubles the interval, up to 5 s, since a Spot VM has 30 s; each other answer halves
-    it.
+    """Each 429 doubles the interval, up to 5 s, because the eviction of a Spot VM is announced only
+    30 s before. Each other answer halves it, down to a multiple of the configured interval.
     """
     pace = PollSchedule(interval=1.0, start=100.0)
     steps = []
@@ -57,7 +57,7 @@ def test_throttled_polls_slow_down_and_recover() -> None:
 
 @pytest.mark.parametrize("interval", [5.0, 7.0, 3600.0])
 def test_a_slow_rhythm_is_not_slowed_down_further(interval: float) -> None:
-    """Polling that is slow enough by itself stays as configured, throttled or not."""
+    """Polling every 5 s or more slowly stays as configured, although IMDS throttles."""
     pace = PollSchedule(interval=interval, start=0.0)
     pace.polled(0.1, throttled=True)
     assert pace.due == interval
@@ -73,7 +73,9 @@ def test_a_fast_rhythm_slows_down_as_far() -> None:
 
 
 def test_at_latest() -> None:
-    """An earlier poll can be requested, and later polls follow from there."""
+    """The next poll can be requested to be at a moment or before, and later polls follow from
+    there.
+    """
     pace = PollSchedule(interval=10.0, start=0.0)
     pace.polled(0.1, throttled=False)
     pace.at_latest(3.0)

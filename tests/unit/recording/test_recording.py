@@ -173,17 +173,21 @@ def test_redaction_keeps_what_decides() -> None:
     """
     [redacted] = redact(recording(json.dumps(SECRET).encode()))
     body = redacted.body
+    # The two entries of SECRET write one EventId in two ways, so they stay one event.
     [event] = parse_document(body).events
     assert (event.event_type, event.status) == ("Freeze", "Scheduled")
     assert [entry["DurationInSeconds"] for entry in json.loads(body)["Events"]] == [5, 5]
     assert event.not_before == 1649716018.0, "as in the first entry"
     assert len(event.resources) == 2, "both entries name prod-db-2"
+    # The name of the recording's own VM has a placeholder, too, although no document names it.
     [without_events] = redact(recording(b"{}"))
     assert without_events.vm_name == "vm1"
 
 
 def test_equal_texts_stay_equal() -> None:
-    """Equal texts have the same placeholder throughout a recording, and others another one."""
+    """Equal texts have the same placeholder throughout a recording, and another text has another
+    placeholder.
+    """
     bodies = [json.dumps({"Events": [{"Description": text}]}).encode() for text in "aab"]
     redacted = redact(recording(*bodies))
     first, same, other = [json.loads(each.body)["Events"][0]["Description"] for each in redacted]

@@ -90,8 +90,9 @@ def test_approval_starts_an_event_early() -> None:
 
 
 def test_approval_with_a_delay_and_a_second_one() -> None:
-    """An approved event waits for its neighbors, until NotBefore at the longest; approving again
-    changes nothing.
+    """An approved event starts after its delay, which stands for Azure's wait for the other VMs, or
+    at NotBefore if that comes first. Approving again changes nothing, be it before or after the
+    start.
     """
     played = stage(replace(FREEZE, approval_delay=20))
     for second in (40, 50, 70):
@@ -101,6 +102,7 @@ def test_approval_with_a_delay_and_a_second_one() -> None:
     assert story(played) == [(30, "announced"), (40, "approved"), (60, "started")]
     played.advance(START + 5000)
     assert not played.knows(FIRST_ID)
+    # An approval 10 s before NotBefore.
     played = stage(replace(FREEZE, approval_delay=20))
     played.advance(START + 920)
     played.approve(FIRST_ID, "vm_0", START + 920)
@@ -175,8 +177,8 @@ def test_scenarios_follow_one_another() -> None:
 
 
 def test_play_begins_another_scenario_now() -> None:
-    """Playing another scenario takes the old events out of the document and starts from the
-    beginning.
+    """Playing another scenario takes the old events out of the document, and its moments count from
+    now.
     """
     played = stage(FREEZE)
     played.advance(START + 100)
@@ -199,7 +201,8 @@ def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
     played = stage(FREEZE)
     mine: list[dict[str, object]] = [{"EventId": "A", "EventType": "Freeze", "Resources": ["vm_0"]}]
     assert played.place(mine, START + 1) == 2
-    assert played.place([dict(mine[0])], START + 2) == 2
+    an_equal_event = dict(mine[0])
+    assert played.place([an_equal_event], START + 2) == 2
     played.advance(START + 100)
     assert [event["EventId"] for event in played.events] == ["A"]
     played.approve("a", "vm_1", START + 100)

@@ -93,7 +93,7 @@ class TestDelivery:
             add(journal, "c")
             delivery.wake()
             eventually(lambda: delivery.exported == 3, "three spans exported")
-        assert script.names == [["b", "a"], ["c"]]
+        assert script.names == [["b", "a"], ["c"]], "the newest of a batch first"
         assert delivery.failed == 0
 
     @pytest.mark.parametrize(
@@ -106,7 +106,9 @@ class TestDelivery:
     def test_spans_of_another_vm_are_not_sent(
         self, vm_id: str, sent: list[list[str]], tmp_path: Path
     ) -> None:
-        """What a journal that may be an image's holds waits until it is known whose it is."""
+        """Spans of an earlier run wait until this VM's id is known. If the journal is another VM's,
+        as in the image from which this one was started, they are not sent.
+        """
         with closing(adopted(tmp_path)) as before:
             before.claim("FIRST")
             add(before, "old")
@@ -115,7 +117,7 @@ class TestDelivery:
             delivery = SpanDelivery(journal, script, lambda: None, LOG)
             with running(delivery):
                 assert not script.sent
-                journal.claim(vm_id)
+                journal.claim(vm_id)  # the id of the VM on which this run is
                 delivery.wake()
                 eventually(lambda: journal.spans_queued() == 0, "nothing waits")
                 add(journal, "new")

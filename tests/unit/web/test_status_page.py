@@ -184,20 +184,31 @@ def test_a_document_that_is_partly_unreadable() -> None:
 
 
 def test_a_journal_in_memory_has_no_report() -> None:
-    """No command is offered for a report that another process cannot print."""
+    """The page of an event does not offer the command ``report``, which reads the journal from its
+    file: a journal in memory has none.
+    """
     life = freeze()
-    in_memory = replace(QUIET, current={life.event_id: life}, journal=JournalState(up=None))
+    on_disk = replace(QUIET, current={life.event_id: life}, journal=JournalState(up=True))
+    in_memory = replace(on_disk, journal=JournalState(up=None))
+    assert " report " in Page(on_disk).text
     assert " report " not in Page(in_memory).text
 
 
 def test_what_hooks_did_and_what_was_measured() -> None:
     """Card and history show what a hook did for the event, and what the event did to the VM."""
-    begins = Readings(Timestamp(NOW - 60))
+    readings = Readings(Timestamp(NOW - 60))
+    impact = Impact(
+        begins=readings,
+        ends=readings,
+        before=Tcp(retransmitted=4, timeouts=0),
+        during=Tcp(retransmitted=350, timeouts=7),
+        clock_step=11.5,
+    )
     life = freeze(
         state=State.STARTED,
         started_at=Timestamp(NOW - 60),
         observed_pause=12.0,
-        impact=Impact(begins, begins, Tcp(4, 0), Tcp(350, 7), 11.5),
+        impact=impact,
     )
     done = HookRun(
         run="r",

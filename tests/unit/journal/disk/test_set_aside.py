@@ -148,11 +148,12 @@ def without_logs(path: Path) -> None:
 @pytest.mark.parametrize("damage", [without_a_table, removed, replaced_by_a_copy, without_logs])
 def test_in_use(damage: Callable[[Path], None], folder: Path, start: Open) -> None:
     """If the file is damaged, removed or replaced while it is in use, the new one has counters,
-    current events and ended events of the lost one, and continues its numbers.
+    current events and ended events of the lost one, and continues the numbers of its transitions.
     """
     file = folder / "journal.sqlite"
     recorder = start(folder)
     recorder.sees("OLD")
+    # The state of now, which replaced_by_a_copy puts in the place of a later one.
     with (
         closing(sqlite3.connect(file)) as source,
         closing(sqlite3.connect(folder / "copy")) as copy,
@@ -163,8 +164,10 @@ def test_in_use(damage: Callable[[Path], None], folder: Path, start: Open) -> No
     recorder.journal.maintain(recorder.now, clock_confirmed=lambda: False)  # looks at the file
     recorder.after(5).sees("A", "B")
     recorder.regains_disk()
-    *_, (last, _) = transitions(folder)
-    assert last == 4, "1 is the beginning of OLD, 2 and 3 that of A and the end of OLD, 4 is B"
+    *_, (last_number, _) = transitions(folder)
+    assert last_number == 4, (
+        "1 is the beginning of OLD, 2 and 3 that of A and the end of OLD, 4 is B"
+    )
     recorder.journal.close()
     after = start(folder)
     assert (after.statistics, after.lives) == (recorder.statistics, recorder.lives)

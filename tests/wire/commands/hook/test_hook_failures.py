@@ -129,13 +129,15 @@ def read(path: Path) -> str:
 
 
 def test_a_locale_without_the_letters(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """A text that the locale cannot encode, or no variable can hold, reaches the script."""
+    """A text that the locale cannot encode reaches the script, and of one that is too long for a
+    variable the beginning.
+    """
     description = "Wartung 日本 " + "x" * 200_000
-    shown = f'printf %s "$EVENT_DESCRIPTION" >"{tmp_path}/said"'
-    hook(script=shown, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
+    write_description = f'printf %s "$EVENT_DESCRIPTION" >"{tmp_path}/said"'
+    hook(script=write_description, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
     imds.set_document([event(Description=description)])
     eventually(lambda: (tmp_path / "said").exists() and len(read(tmp_path / "said")), "the script")
-    assert read(tmp_path / "said").startswith("Wartung 日本 x"), "cut somewhere behind that"
+    assert read(tmp_path / "said").startswith("Wartung 日本 x"), "it may be cut behind that"
 
 
 def test_a_command_that_is_gone(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -197,7 +199,8 @@ def test_mistakes(tmp_path: Path) -> None:
 def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
     """A file of another program is refused as journal, and stays.
 
-    The name of the hook is taken, so that a hook that accepts the file ends at once, too.
+    The test holds the lock of the hook's name, so that a hook that accepts the file would end at
+    once with another message, instead of waiting for events.
     """
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
