@@ -32,6 +32,8 @@ LONGEST_NAME = 40  # characters
 ONE_PAGE = 350  # words
 SERIES = re.compile(r"azure_scheduled_events[:_][a-z_:]+")
 """Names of metrics of the exporter, and of recordings, which have a colon."""
+LABELS = {label for spec in SPECS.values() for label in spec.labels} | {"job", "instance"}
+"""The labels of the exporter's metrics, and those of every target."""
 UNFINISHED = re.compile(
     r"\b(TO[D]O|FIX[M]E|TB[DC]|X{3}|lorem|coming soon|to be written|work in progress)\b",
     re.IGNORECASE,
@@ -91,15 +93,18 @@ def test_vmalert_accepts_rules() -> None:
 
 @pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
 def test_conventions(alert: Alert) -> None:
-    """An alert has a name of capitalized words and a known severity. Its texts are sentences, in
-    which no placeholder such as ``@WITHIN@`` is left. It has no other annotations but links.
+    """An alert has a name of capitalized words and a known severity. Its texts are sentences, whose
+    templates read labels of metrics only. It has no other annotations but links.
+
+    A mistyped fact in a text of the table, such as ``{wms}``, becomes the template of a label.
     """
     assert re.fullmatch(r"AzureScheduledEvent([A-Z][a-z]+)+", alert.name)
     assert len(alert.name) <= LONGEST_NAME
     assert alert.severity in {"critical", "warning", "info"}
     texts = annotations(alert, Settings())
     assert all(texts[name].endswith(".") for name in ("summary", "description"))
-    assert not re.search("@[A-Z]+@", json.dumps(texts))
+    labels_read = re.findall(r"\$labels\.(\w+)", " ".join(texts.values()))
+    assert set(labels_read) <= LABELS
     of_some_alerts = {"dashboard_url"}
     assert texts.keys() - of_some_alerts == {"summary", "description", "runbook_url"}
 
