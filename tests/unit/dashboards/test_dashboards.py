@@ -1,22 +1,18 @@
-"""The dashboards as they are committed: the rules of Grafana's dashboard-linter, and those of this
-project.
+"""The dashboards as they are committed, but for their queries: the rules of Grafana's
+dashboard-linter, and those of this project.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts.series import BLIND
 from azure_scheduled_events_exporter.core.lifecycle import State, Transition
-from azure_scheduled_events_exporter.metrics.spec import PREFIX
 from azure_scheduled_events_exporter.metrics.table import SPECS
 from dashboards.__main__ import problems
 from dashboards.style import QUIET, STATES, UNKNOWN
-from support.monitoring.board_reader import BOARDS, EVERYTHING, JSON, Json, filled, load
+from support.monitoring.board_reader import BOARDS, JSON, Json, load
 from support.paths import ROOT
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -34,28 +30,6 @@ UNITS = {
     "dateTimeAsIsoNoDateIfToday",
     "dateTimeAsIso",
 }
-OTHER_METRICS = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
-"""Metrics of Prometheus and of every Python process, which have no prefix of the exporter."""
-RATE_WINDOW = "5m"
-"""The range over which each rate and increase is taken."""
-LONGEST_QUERY = 600
-"""Characters that a person still reads."""
-
-
-@pytest.fixture(params=BOARDS)
-def board(request: pytest.FixtureRequest) -> Json:
-    """Each dashboard in turn."""
-    return load(request.param)
-
-
-def expressions(board: Json) -> Iterator[tuple[str, str]]:
-    """Yield every query with its panel, or with the annotations that it is for."""
-    for panel in board["panels"]:
-        for target in panel["targets"]:
-            yield f"{panel['title']} {target['refId']}", target["expr"]
-    for marks in board["annotations"]["list"]:
-        if "expr" in marks:
-            yield marks["name"], marks["expr"]
 
 
 def walk(value: object) -> Iterator[object]:
@@ -77,11 +51,6 @@ def properties(panel: Json, name: str) -> list[object]:
         for each in rule["properties"]
         if each["id"] == name
     ]
-
-
-def queried_variables(board: Json) -> list[Json]:
-    """Return the variables whose values are asked for by a query."""
-    return [each for each in board["templating"]["list"] if each["type"] == "query"]
 
 
 def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Json) -> None:
@@ -155,87 +124,6 @@ def test_the_data_source_is_chosen_once(board: Json) -> None:
     )
     for panel in board["panels"]:
         assert all(each["datasource"] == DATASOURCE for each in (panel, *panel["targets"]))
-
-
-def test_variables_are_asked_again_when_the_time_range_changes(board: Json) -> None:
-    """dashboard-linter: template-on-time-change-reload-rule. VMs come and go."""
-    on_time_range_change = 2  # Grafana's number for it
-    for variable in queried_variables(board):
-        assert variable["refresh"] == on_time_range_change
-        assert re.fullmatch(r"label_values\(.+, \w+\)", variable["query"]["query"])
-
-
-def test_a_variable_with_one_value_is_compared_by_equality(board: Json) -> None:
-    """Only the board of a VM has a variable of which one value is chosen. Its value, a name, is no
-    regular expression, so no query has it behind ``=~``.
-    """
-    single = [
-        each["name"] for each in queried_variables(board) if not each["multi"] and not each["hide"]
-    ]
-    assert single == (["vm"] if board["uid"].endswith("-vm") else [])
-    for name in single:
-        assert not any(f'~"${name}"' in expr for _, expr in expressions(board))
-
-
-def test_a_person_can_read_every_query(board: Json) -> None:
-    """No query is longer than LONGEST_QUERY, and the page says how many there are and how long the
-    longest is.
-    """
-    lengths = [len(expr) for _, expr in expressions(board)]
-    assert max(lengths) <= LONGEST_QUERY
-    _, _, board_name = board["uid"].rpartition("-")
-    name = {"fleet": "Fleet", "vm": "VM", "exporter": "Exporters"}[board_name]
-    columns = rf"^\| {name} \| (\d+) \|.* (\d+) characters \| \d+ \|$"
-    (row,) = re.findall(columns, MANUAL, re.MULTILINE)
-    assert row == (str(len(lengths)), str(max(lengths)))
-
-
-def selectors(expr: str) -> list[tuple[str, str]]:
-    """Return the series that a query without texts in quotes reads: names and their matchers."""
-    names_that_are_no_functions = r"\b([a-z][a-z_]+)(?:\{([^}]*)\})?(?=[^a-z_(]|$)"
-    return [
-        (name, matchers)
-        for name, matchers in re.findall(names_that_are_no_functions, expr)
-        if name.startswith(PREFIX) or name in OTHER_METRICS
-    ]
-
-
-def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
-    """Every query reads metrics that the exporter has, by labels that these metrics have, and works
-    without recording rules: the one recording that is read has scraped series behind its ``or``.
-    """
-    name_of_a_recording = r"[a-z_]:[a-z_]"
-    for where, expr in expressions(board):
-        without_texts = re.sub(r'"[^"]*"|`[^`]*`', '""', filled(expr, EVERYTHING))
-        scraped = re.sub(rf"{BLIND}(\{{[^}}]*\}})? or ", "", without_texts)
-        assert not re.search(name_of_a_recording, scraped), f"{where} needs a recording"
-        used = selectors(scraped)
-        assert used, where
-        for name, matchers in used:
-            if name in OTHER_METRICS:
-                continue
-            short = name.removeprefix(PREFIX)
-            histogram = re.sub(r"_(sum|count)$", "", short)  # if it is a series of one
-            spec = SPECS.get(short) or SPECS[histogram]
-            compared_labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
-            assert compared_labels <= {"job", "instance", *spec.labels}, f"{where}: {name}"
-
-
-def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
-    """dashboard-linter: target-counter-agg-rule.
-
-    There are two exceptions. A count that goes on after a restart, as the journal keeps it, may be
-    read by itself. The last value within a range may be read of any: an exporter that is down has
-    that one still.
-    """
-    counters = r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b"
-    kept_by_the_journal = {"transitions_total"}
-    for where, expr in expressions(board):
-        for function, name in re.findall(counters, expr):
-            is_aggregated = function in {"rate", "increase", "last_over_time"}
-            assert is_aggregated or name in kept_by_the_journal, f"{where}: {name}"
-        for window in re.findall(r"\b(?:rate|increase)\([^\[]*\[([^\]]*)\]", expr):
-            assert window == RATE_WINDOW, where
 
 
 def test_every_panel_says_what_it_shows_and_why_it_is_empty(board: Json) -> None:
@@ -360,22 +248,6 @@ def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
     (provider,) = file["providers"]
     assert (file["apiVersion"], provider["type"], provider["allowUiUpdates"]) == (1, "file", False)
     assert provider["options"]["path"] in MANUAL
-
-
-def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
-    """Each metric is on a dashboard or in a rule, or its row of the table gives the reason why
-    not.
-    """
-    rules = (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml").read_text(
-        "utf-8"
-    )
-    text = rules + " ".join(json.dumps(load(each)) for each in BOARDS)
-    shown = {
-        name
-        for name, spec in SPECS.items()
-        if re.search(rf"\b{spec.full_name}(_bucket|_sum|_count)?\b", text)
-    }
-    assert SPECS.keys() - shown <= {name for name, spec in SPECS.items() if spec.not_shown}
 
 
 def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
