@@ -134,8 +134,8 @@ def test_an_event_that_never_had_a_type(
 
 
 def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
-    """An event of this VM that a rule holds stays held while a document does not name this VM in
-    it: it does not become an event of other VMs, which another rule approves.
+    """An event that a rule holds for this VM stays held when a later document does not name this VM
+    among the event's resources. It is not approved by the rule for events of other VMs.
     """
     exporter = start(
         "rules:\n"

@@ -73,8 +73,9 @@ def test_mysql(stage: Stage) -> None:
     """Only a primary hands its role on, to a member that is online. The hook fails if there is no
     such member, or if the primary refuses.
 
-    The substitute of ``mysql`` answers each query by a pattern, with an exit status and an output:
-    which member is the primary on this VM, and which is a secondary. Others have no output.
+    The hook asks ``mysql`` whether the primary is on this VM, and for a secondary that is online.
+    The substitute of ``mysql`` answers a query that has such a pattern with an exit status and an
+    output, and any other one with status 0 and nothing.
     """
     ran = stage.hook("mysql-switchover", "prepare")
     assert (ran.status, ran.output) == (0, "this VM is not the primary: no switchover\n")

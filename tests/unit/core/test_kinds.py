@@ -135,8 +135,9 @@ def test_the_setting_decides_what_is_harmless() -> None:
 
 
 def test_a_pause_changes_the_kind_of_what_has_ended() -> None:
-    """The kind of an ended event takes into account the pause that was measured last, with the
-    document in which the event ended: a Freeze that was announced as short was not harmless then.
+    """The kind of an ended event takes into account the pause that was measured with the document
+    that no longer showed it. A Freeze that is announced as 5 s is harmless by default, but not if
+    the VM was paused for 12 s.
     """
     freeze = replace(EVENT, event_type="Freeze", duration_seconds=5.0)
     started = replace(freeze, status="Started", not_before=None)

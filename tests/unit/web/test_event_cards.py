@@ -128,23 +128,23 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
     """Each type is explained by what it does to the VM, unless it interrupts nothing; an unknown
     one is not guessed.
     """
-    life = freeze(event_type=event_type, duration_seconds=60.0)
-    assert words in Page(replace(QUIET, current={FREEZE_ID: life})).text
-    text = Page(
-        replace(QUIET, current={FREEZE_ID: freeze(event_type=event_type, duration_seconds=0.0)})
-    ).text
+    interrupts = freeze(event_type=event_type, duration_seconds=60.0)
+    assert words in Page(replace(QUIET, current={FREEZE_ID: interrupts})).text
+    harmless = freeze(event_type=event_type, duration_seconds=0.0)
+    text = Page(replace(QUIET, current={FREEZE_ID: harmless})).text
     assert "Azure announces no interruption" in text
     assert words not in text
 
 
 @pytest.mark.parametrize(
-    ("life", "rule", "words"),
+    ("life", "reason", "words"),
     [
         (freeze(), "held by rule 'x'", "not yet: held by rule 'x'"),
         (freeze(), "", "not yet: the policy decides at the next answer of the metadata service"),
         (
             freeze(request=Approval(Approver.OPERATOR, Timestamp(NOW))),
             "the approval policy is off",
+            # The reason is not told. "Description" is the name of the next field.
             "requested by the operator; no answer of IMDS has said that it is acceptedDescription",
         ),
         (
@@ -189,13 +189,11 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
         (reboot(), "", "not needed: it has started"),
     ],
 )
-def test_approval_and_its_rule(life: Lifecycle, rule: str, words: str) -> None:
-    """A card says who approved the event and when, or what the policy's rule does with it.
-
-    The text of a page has no space between two fields: words that end with "Description", the name
-    of the field after this one, are the whole text of the field.
+def test_approval_or_why_there_is_none(life: Lifecycle, reason: str, words: str) -> None:
+    """A card says who approved or requested the event, or why that is not done yet: ``reason`` is
+    the policy's, ``""`` if it has not decided.
     """
-    statuses = {life.event_id: Decision(rule)} if rule else {}
+    statuses = {life.event_id: Decision(reason)} if reason else {}
     snapshot = replace(QUIET, current={life.event_id: life}, approval_statuses=statuses)
     assert f"Approval{words}" in Page(snapshot).text
 
