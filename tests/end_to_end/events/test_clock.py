@@ -20,7 +20,9 @@ AHEAD = 2 * 86_400.0
 
 
 class Ahead(HttpServer):
-    """A metadata service two days ahead, with a Redeploy within the hour there, and its end."""
+    """A metadata service whose clock is two days ahead, with a Redeploy an hour later by that
+    clock; there is no event any more when a test sets ``is_over``.
+    """
 
     def __init__(self) -> None:
         super().__init__()

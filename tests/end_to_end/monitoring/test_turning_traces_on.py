@@ -21,9 +21,13 @@ PAGE = ROOT / "docs" / "opentelemetry.md"
 SPANS = ROOT / "docs" / "spans.md"
 TOKEN = "secret"  # noqa: S105 - of the collector of this test
 MEASURED = {
-    *("observed_pause_seconds", "observed_pauses", "clock_step_seconds"),
-    *("tcp_retransmitted_segments", "tcp_retransmitted_segments_minute_before"),
-    *("tcp_timeouts", "tcp_timeouts_minute_before"),
+    "observed_pause_seconds",
+    "observed_pauses",
+    "clock_step_seconds",
+    "tcp_retransmitted_segments",
+    "tcp_retransmitted_segments_minute_before",
+    "tcp_timeouts",
+    "tcp_timeouts_minute_before",
 }
 """Attributes that a span has if they could be measured: not if this machine stood still."""
 Start = Callable[..., Exporter]

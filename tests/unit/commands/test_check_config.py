@@ -14,10 +14,8 @@ def test_good(tmp_path: Path) -> None:
     """Every setting is listed with its value and where it is set."""
     file = tmp_path / "config.yml"
     file.write_text("imds.timeout: 5s\n")
-    done = command(
-        *("check-config", "--config.file", str(file), "--log.level", "debug"),
-        AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="2s",
-    )
+    flags = ("--config.file", str(file), "--log.level", "debug")
+    done = command("check-config", *flags, AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="2s")
     assert (done.returncode, done.stderr) == (0, "")
     for line in (
         "log.level: debug   [--log.level]",

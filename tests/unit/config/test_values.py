@@ -91,7 +91,9 @@ def test_state_folder(environment: dict[str, str], platform: str, expected: str)
 
 
 def test_state_folder_of_a_user() -> None:
-    """Root's state lies in /var/lib, a user's in the user's own state folder."""
+    """Root's state lies in /var/lib, a user's in the user's own state folder. Which of these is
+    tested depends on who runs the tests.
+    """
     own = state_folder({"XDG_STATE_HOME": "/home/me/state", "HOME": "/home/me"}, "linux")
     expected = "/var/lib" if os.geteuid() == 0 else "/home/me/state"
     assert own == f"{expected}/azure-scheduled-events-exporter"

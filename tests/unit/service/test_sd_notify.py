@@ -113,7 +113,7 @@ def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
 
         def words() -> str:
-            if next(turns) == 2:  # READY=1 was refused twice
+            if next(turns) == 2:  # two attempts to send READY=1 have failed
                 manager.bind(path)
             return "fine"
 
