@@ -53,7 +53,10 @@ def _overdue() -> Alert:
             f"An event that is not harmless is still Scheduled {_OVERDUE // 60} minutes after its"
             " NotBefore."
         ),
-        ends="The alert resolves when the event starts, is moved to a later time, or ends.",
+        ends=(
+            "The alert resolves when the event starts, is moved to a later time, or ends, and when"
+            " no exporter that reads IMDS shows it any more."
+        ),
     )
 
 

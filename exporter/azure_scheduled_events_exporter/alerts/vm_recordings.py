@@ -157,10 +157,12 @@ def _back(remembered: str) -> Recording:
     """Return the recording of VMs that are back.
 
     A document may miss the event for a moment, just before its VM goes away. So a VM is not back
-    while it has shown its own event within ``_SHOWN``.
+    while it has shown its own event within ``_SHOWN``. If its host failed, it never showed the
+    event, and what its exporter answered last may be as old as a scrape interval, which is at most
+    ``AFTER``.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
-    began_and_answers = f"{hit} < time() and on ({VM_KEY}) {VM_ANSWERS}"
+    began_and_answers = f"{hit} < time() - {AFTER} and on ({VM_KEY}) {VM_ANSWERS}"
     ended_before_impact = f"{hit} > on (event_id) group_left () {RECORDED_END}"
     was_back = f"last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit}"
     shows_event = f"last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT}"
@@ -175,15 +177,17 @@ def _back(remembered: str) -> Recording:
             unless on ({_KEY_AND_EVENT}) ({shows_event})
         """),
         meaning=(
-            "impacts after which the VM answers and has not shown the event for"
-            f" {_SHOWN}, and those of events that were cancelled"
+            f"impacts that began over {AFTER} s ago, whose VM answers and has not shown the event"
+            f" for {_SHOWN}; and those of events that were cancelled"
         ),
         rows="VM and event",
         value=f"when the impact began, {TIME}",
         note=(
-            "Lines 2 to 4: the impact has begun and the VM answers; or the event ended before its"
-            " impact; or this rule recorded the row before. Last line: not while the VM shows the"
-            " event itself, or did within 2m, because a document can miss an event for a moment."
+            f"Lines 2 to 4: the impact began over {AFTER} s ago and the VM answers; or the event"
+            " ended before its impact; or this rule recorded the row before. Earlier than"
+            f" {AFTER} s, an answer may be the last one of a VM that has just failed. Last line:"
+            " not while the VM shows the event itself, or did within 2m, because a document can"
+            " miss an event for a moment."
         ),
     )
 

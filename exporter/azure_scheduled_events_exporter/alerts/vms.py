@@ -84,8 +84,8 @@ def _scale_set_hit() -> Alert:
         ),
         ends=(
             "The alert resolves when less than half of the VMs of the scale set are away, or when"
-            " only one event is left. Events that a user requested do not count as events here, but"
-            " their VMs count as away."
+            " one event alone takes all VMs that unrequested events take. Events that a user"
+            " requested do not count as events here, but their VMs count as away."
         ),
     )
 
@@ -104,7 +104,7 @@ def _not_back(settings: Settings) -> Alert:
         name=NOT_BACK,
         expression=expression,
         severity="critical",
-        summary="{vm_name}{place} has not come back from an event that began at {time}.",
+        summary="{vm_name}{place} has not come back from its event of {time}.",
         description=(
             "Its exporter has not answered for 15 minutes. What ran on the VM probably does not"
             " run."
@@ -143,11 +143,11 @@ def _maintenance(settings: Settings) -> Alert:
         ),
         ends=(
             "The alert resolves 5 minutes after the VM is back, or after an exporter has seen the"
-            f" end of the event. A VM is back when it answers and reads IMDS {AFTER} s after the"
-            " impact began, or when it answers and has not shown the event for 2 minutes. If none"
-            " of these happens, the alert resolves 35 minutes after an exporter last showed the"
-            " event (15 minutes for a Preempt or Terminate), and at the latest 2 hours after the"
-            " impact began."
+            f" end of the event. From {AFTER} s after the beginning of the impact, a VM is back"
+            " when it answers and reads IMDS, or when it answers and has not shown the event for 2"
+            " minutes. If none of these happens, the alert resolves 35 minutes after an exporter"
+            " last showed the event (15 minutes for a Preempt or Terminate), and at the latest 2"
+            " hours after the impact began."
         ),
     )
 

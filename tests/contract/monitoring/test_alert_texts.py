@@ -32,7 +32,7 @@ OTHERS = (
     (
         "VmNotBack",
         40,
-        f"a (resource group rg) has not come back from an event that began at {UTC}.",
+        f"a (resource group rg) has not come back from its event of {UTC}.",
         "vm?var-vm=a",
     ),
     (

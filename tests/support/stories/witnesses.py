@@ -20,6 +20,18 @@ WITNESSES = (
         },
     ),
     Story(
+        "A host fails without notice, and peers see that before a scrape of the VM fails: what its"
+        " exporter answered before does not count as its return.",
+        (
+            *scraped("a", "1x12 0x300"),
+            *scraped("b", "1x312"),
+            info("a", "E", "Redeploy", "without_notice", "_x10 1x50 stale", "peer", by="b"),
+            moment("started_timestamp_seconds", "b", "E", "Redeploy", "_x10 150x50 stale"),
+            ended("b", "E", "_x61 1x240"),
+        ),
+        {"Maintenance": "2m45s:1 15m:1 21m:0", "VmNotBack": "18m:0 19m:1 75m:1"},
+    ),
+    Story(
         "A host fails without notice and its VM returns after three minutes.",
         (
             *scraped("a", "1x8 0x12 1x300"),

@@ -34,7 +34,7 @@ _SEEING = (
 _NOTES: Mapping[str, str] = {
     "WithoutNotice": (
         "Last line: not if any exporter showed the same event as announced within the last hour,"
-        " because that event has raised Reboot or Redeploy. This also ends an alert that fires."
+        " because that event has raised the alert of its type. This also ends an alert that fires."
     ),
     "ScaleSetHit": (
         "First half: at least half (0.5) of the VMs of the set are away. A VM counts as away from"

@@ -23,31 +23,34 @@ _WORDS: Mapping[str, str] = {
     ),
     "kind": (
         "What the exporter calls an event: announced (by Azure), requested (by a user),"
-        " without_notice (a Reboot or Redeploy that was already Started when first seen), far_ahead"
-        " (in more than 24 h), advisory (a VM may be evicted), unknown_type, harmless (no"
-        " interruption, or a Freeze of less than 9 s: no alert)."
+        " without_notice (a Reboot or Redeploy that was already Started when first seen, and that"
+        " this VM had not approved), far_ahead (in more than 24 h), advisory (a VM may be evicted),"
+        " unknown_type, harmless (no interruption, or a Freeze of less than 9 s: no alert)."
     ),
     "scope": (
         '"self" if the event hits the VM whose exporter shows it, else "peer". The VMs that an'
         " event hits are its own VMs."
     ),
-    "seen": (
-        "When an exporter last read a document of IMDS with the event. It stands still while IMDS"
-        " does not answer."
+    "seen, shown": (
+        "An event is seen when an exporter reads a document of IMDS with it. An exporter shows it"
+        " from then on, also while IMDS does not answer: then the time at which it was last seen"
+        " stands still."
     ),
     "impact": (
-        "When the event begins to affect its VMs, or began: the announced time, then the start."
+        "When the event begins to affect its VMs: the announced time, and from its start on, the"
+        " time of the start."
     ),
     "hit, away": (
         "A VM is hit by an event that will affect it, or does. It counts as away from 60 s before"
-        " to 120 s after the impact, whether it answers or not, and then until it answers: at most"
-        " until 30m after an exporter last showed the impact (Preempt, Terminate: 10m), and until"
-        " 115m after the impact. It is not away once it is back, or the event is over. VMs without"
-        " an exporter do not count."
+        " to 120 s after the impact, whether it answers or not. Later, it is away until it answers"
+        " and reads IMDS, or until it answers and has not shown the event for 2m. In both cases, it"
+        " is back. It also stops being away at the end of the event, 30m after an exporter last"
+        " showed the impact (Preempt, Terminate: 10m), and 115m after the impact, whichever is"
+        " first. VMs without an exporter do not count."
     ),
     "missing": (
-        "A VM that an event has taken down, and that has not answered since, while its scrape"
-        " target exists. One that an event deletes (Preempt, Terminate) is not missing."
+        "A VM that does not answer after the time of its impact, although its scrape target"
+        " exists. One that an event deletes (Preempt, Terminate) is not missing."
     ),
     "blind": "An exporter that cannot be scraped, or that cannot read IMDS.",
     "up": (
@@ -80,10 +83,10 @@ Of an alert that is not in this table, there is one per event if it has ``events
 exporter: see :func:`each_of`.
 """
 _WHEN: Mapping[str, str] = {
-    "ScaleSetHit": "two events or more take half of a scale set",
-    "VmNotBack": "a VM does not answer after its event has begun",
+    "ScaleSetHit": "half of a scale set is away, by two events or more",
+    "VmNotBack": "a VM is missing",
     "Maintenance": "a VM is away; stays for 5m",
-    "Overdue": "an event begins late",
+    "Overdue": "an event has not begun 10m after its time",
     "StartedTooLong": "an event does not end",
     "NotApproved": "the policy has not approved an event in time",
     "PausedLonger": "a pause was longer than announced; stays for 70m",
@@ -140,8 +143,8 @@ def _how(settings: Settings) -> Iterator[str]:
     """Yield how alerts about events work, a paragraph each."""
     yield (
         "1. It fires when an own VM of the event shows it. This part reads the scrape, and waits"
-        " for no recording: vmalert can read a recording only 10 s after it is written. [1m] covers"
-        " these 10 s, in which the VM may go down."
+        " for no recording: vmalert can read a recording only 10 s after it is written. The VM may"
+        " go down within these 10 s, or a scrape may fail, so this part reads the last minute."
     )
     yield (
         "2. It also fires when any exporter shows the event, of an own VM or of another one. This"
@@ -152,13 +155,15 @@ def _how(settings: Settings) -> Iterator[str]:
         " down: until the hold has passed since an exporter last saw it with this kind. The hold"
         " stands above each alert, and in its expression as a window (twice) and in seconds. While"
         " an exporter that cannot read IMDS goes on showing the event as this kind, the alert"
-        " stays, too, however long that takes: then only 4 and 5 end it."
+        " stays, too, however long that takes. Then only 4 and 5 end it, or the end of that"
+        " exporter."
     )
     yield (
-        "4. It gives way if an exporter has seen another kind or type of the same event 60 s after"
-        " anybody last saw this one (:event_outdated): the alert of that one fires, if it has one"
-        " (harmless has none). The kind without_notice takes nothing over: an exporter that starts"
-        " during an event says so, while others saw the announcement."
+        "4. It gives way if an exporter has seen the same event with another kind or type, more"
+        " than 60 s later than any has seen it with this one (:event_outdated). The alert of that"
+        " kind and type fires, if there is one (harmless has none). The kind without_notice takes"
+        " nothing over: an exporter says so if it has started during an event that is not in its"
+        " journal, while others saw the announcement."
     )
     yield (
         f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an"
@@ -211,9 +216,10 @@ _LEGEND = (
     ),
     (
         "Labels: of an event, event_id and event_type; of a VM, the four labels (see WORDS); of a"
-        " scale set, the first three of them; of an exporter, job and instance. The last group has"
-        " component=exporter, too. Alerts with a hold, and VmNotBack, have the kept labels."
-        " Maintenance has those by which your own alerts name a VM."
+        " scale set, the first three of them; of an exporter, job and instance, and in most alerts"
+        " all labels of its target. The last group has component=exporter, too. Alerts with a hold,"
+        " and VmNotBack, have the kept labels. Maintenance has those by which your own alerts name"
+        " a VM."
     ),
 )
 
