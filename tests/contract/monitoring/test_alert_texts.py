@@ -28,7 +28,7 @@ UTC = "1970-01-01 00:10:00 UTC"
 _REBOOT = 'event_id="E",event_type="Reboot",kind="announced",scope="{}"'
 # Each alert about a VM, an exporter or a late event: its name, the minute of the story at which its
 # text is read, its summary, and the end of its link to a dashboard.
-OTHERS = (
+ALERTS = (
     (
         "VmNotBack",
         40,
@@ -68,8 +68,8 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize(("name", "minute", "summary", "board"), OTHERS)
-def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "minute", "summary", "board"), ALERTS)
+def test_texts_and_links(name: str, minute: int, summary: str, board: str, tmp_path: Path) -> None:
     """Alerts about VMs, late events and exporters name the VM, and link to its board.
 
     One story has them all. Its events have the ids E, F and O; a value stands for 15 s.

@@ -24,8 +24,10 @@ from support.stories.story import play
 VM = Instance("web_0", vm_id="id", resource_group="Shop", subscription_id="s", scale_set="web")
 NOT_BEFORE = 1_795_866_772.6
 AT = "2026-11-28 11:52:52 UTC"
+"""NOT_BEFORE as texts have it."""
 MANY = tuple(f"web_{number}" for number in range(12))
 LONG = tuple(f"aks-nodepool1-21922338-vmss_{number:06}" for number in range(12))
+"""As many VMs with long names, of which a summary names fewer."""
 LONGEST_SUMMARY = 200
 """Characters of the subject of a mail that people still read."""
 
@@ -33,7 +35,9 @@ LONGEST_SUMMARY = 200
 def life(
     event_type: str, *vms: str, state: State = State.SCHEDULED, at: float | None = NOT_BEFORE
 ) -> Lifecycle:
-    """Return an event of the VM web_0 and others."""
+    """Return an event of ``vms``, or of web_0 alone, with ``at`` as NotBefore, at which it began if
+    it is Started.
+    """
     event = ScheduledEvent("E", event_type, "Scheduled", "Platform", vms or ("web_0",))
     begun = Timestamp(at) if at is not None and state is State.STARTED else None
     return Lifecycle(event, state, Scope.SELF, Timestamp(0.0), not_before=at, started_at=begun)

@@ -52,11 +52,12 @@ def test_settings_hold(
         AZURE_SCHEDULED_EVENTS_INSTANCE_NAME="from-variable",
         AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="3s",
     )
+    # At the path of the unit's file, which counts for more than that of the configuration file.
     scrape = Scrape(fetch(f"{exporter.url}/from-unit").body.decode())
     assert len(scrape.series("instance_info", vm_name="from-flag")) == 1
-    assert scrape.value("poll_interval_seconds") == 3, "the variable's"
-    assert fetch(f"{exporter.url}/metrics").status == 404, "the default of the path"
-    assert scrape.series("approval_policy_info", policy="documented"), "the file alone names it"
+    assert scrape.value("poll_interval_seconds") == 3, "that of the variable"
+    assert fetch(f"{exporter.url}/metrics").status == 404, "not the default of the path"
+    assert scrape.series("approval_policy_info", policy="documented"), "only the file has one"
 
 
 def test_settings_that_are_likely_mistakes(

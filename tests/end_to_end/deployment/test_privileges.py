@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import assert_one_line
 from support.hosts.failing_disks import hanging_disk
 from support.paths import GUARD, ROOT
 from support.programs import Exporter, environment, eventually
@@ -270,11 +271,10 @@ def run_as(site: Path, user: str, become: str = "") -> subprocess.CompletedProce
 
 def test_an_unknown_user_is_refused(site: Path) -> None:
     """A user that does not exist is reported in one line."""
-    done = run_as(site, "nosuchuser")
-    assert done.returncode == 2
-    assert (
-        "process.user: there is no user 'nosuchuser': name an account, or leave it out"
-        in done.stderr
+    assert_one_line(
+        run_as(site, "nosuchuser"),
+        2,
+        "process.user: there is no user 'nosuchuser': name an account, or leave it out",
     )
 
 
@@ -283,8 +283,6 @@ def test_only_root_becomes_somebody_else(site: Path) -> None:
     requested.
     """
     done = run_as(site, "daemon", f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})")
-    assert done.returncode == 2
-    assert (
-        "process.user: only root can become 'daemon': start it as root, or as that user"
-        in done.stderr
+    assert_one_line(
+        done, 2, "process.user: only root can become 'daemon': start it as root, or as that user"
     )

@@ -58,7 +58,7 @@ def test_beside_a_running_exporter(
     assert row.split()[:3] == [event_id, "Freeze", "Scheduled"]
     assert shown == f"{SHOWN}vmss_0, vmss_1"
     assert result == f"{event_id}: accepted"
-    assert approved(simulator) == [("Freeze", "vmss_0")]
+    assert approved(simulator) == [("Freeze", "vmss_0")], "by the VM of the exporter"
     exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
     scrape = exporter.scrape()
     assert (
