@@ -138,7 +138,7 @@ def test_rules_and_pushes_say_the_same(
     """From one scrape, the first evaluation of the rules has the labels and the texts that the
     exporter pushes, and the summary is short.
     """
-    pushed = alert_of(event, kind, VM, pushed_alerts(Settings()), {})
+    pushed = alert_of(event, kind, VM, pushed_alerts(Settings()), extra={})
     assert pushed is not None
     assert pushed.annotations["summary"] == summary
     assert pushed.annotations["dashboard_url"] == BOARDS_URL + board
@@ -159,7 +159,7 @@ def test_long_resource_group() -> None:
     """A resource group of 90 characters leaves the title short enough for a mail."""
     vm = replace(VM, resource_group="g" * 90)
     event = life("Redeploy", *LONG)
-    pushed = alert_of(event, Kind.ANNOUNCED, vm, pushed_alerts(Settings()), {})
+    pushed = alert_of(event, Kind.ANNOUNCED, vm, pushed_alerts(Settings()), extra={})
     assert pushed is not None
     assert len(pushed.annotations["summary"]) < LONGEST_SUMMARY
     assert f"(resource group {'g' * 32}…)" in pushed.annotations["summary"]
