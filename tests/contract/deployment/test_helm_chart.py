@@ -168,28 +168,28 @@ def test_the_pod_monitor_follows_the_values(charts: dict[str, list[Manifest]]) -
     assert (everything["path"], everything["scheme"]) == ("/events", "https")
 
 
+def dashboard_maps(manifests: list[Manifest]) -> list[Manifest]:
+    """Return the ConfigMaps that Grafana's sidecar finds by their label."""
+    return [
+        each
+        for each in of_kind(manifests, "ConfigMap")
+        if each["metadata"]["labels"].get("grafana_dashboard") == "1"
+    ]
+
+
 def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
     """Each generated dashboard is in a ConfigMap that Grafana's sidecar finds, and that is small
     enough for kubectl apply.
     """
-    maps = [
-        each
-        for each in of_kind(charts["defaults"], "ConfigMap")
-        if "grafana_dashboard" in each["metadata"]["labels"]
-    ]
+    maps = dashboard_maps(charts["defaults"])
     held = {name: text for each in maps for name, text in each["data"].items()}
     made = {path.name: path.read_text() for path in (ROOT / "dashboards" / "json").glob("*.json")}
     assert {name: json.loads(text) for name, text in held.items()} == {
         name: json.loads(text) for name, text in made.items()
     }
     for each in maps:
-        assert each["metadata"]["labels"]["grafana_dashboard"] == "1"
         assert len(json.dumps(each)) < ANNOTATIONS_MOST
-    assert not [
-        each
-        for each in of_kind(charts["memory"], "ConfigMap")
-        if "grafana_dashboard" in each["metadata"]["labels"]
-    ], "these values switch the dashboards off"
+    assert dashboard_maps(charts["memory"]) == [], "these values switch the dashboards off"
 
 
 def below(folder: Path, text: str) -> str:

@@ -26,6 +26,7 @@ from support.programs import eventually
 LOG = logging.getLogger("tests.tracing")
 YES = ExportResult(ExportOutcome.ACCEPTED)
 LATER = ExportResult(ExportOutcome.LATER, reason="503")
+"""The collector asks for another try."""
 
 
 class Script:
@@ -69,9 +70,14 @@ def add(journal: Journal, *names: str) -> None:
     journal.record(spans=[span(name) for name in names])
 
 
+def delivery_of(journal: Journal, script: Script) -> SpanDelivery:
+    """Return a delivery of the journal's spans to ``script``; what VM this is remains unknown."""
+    return SpanDelivery(journal, script, identity=lambda: None, log=LOG)
+
+
 @contextmanager
 def running(delivery: SpanDelivery) -> Iterator[threading.Thread]:
-    """Deliver in a thread, until the end."""
+    """Deliver in a thread. At the end, stop the delivery with nothing more to send."""
     thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
     yield thread
@@ -87,7 +93,7 @@ class TestDelivery:
         """Spans of the last run are delivered without a new event."""
         script = Script(YES)
         add(journal, "a", "b")
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
             add(journal, "c")
@@ -114,7 +120,7 @@ class TestDelivery:
             add(before, "old")
         script = Script(YES)
         with closing(adopted(tmp_path)) as journal:
-            delivery = SpanDelivery(journal, script, lambda: None, LOG)
+            delivery = delivery_of(journal, script)
             with running(delivery):
                 assert not script.sent
                 journal.claim(vm_id)  # the id of the VM on which this run is
@@ -132,7 +138,7 @@ class TestDelivery:
         script = Script(YES)
         names = [f"s{number}" for number in range(3 * BATCH + 7)]
         add(journal, *names)
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery):
             eventually(lambda: delivery.exported == len(names), "all exported")
         assert max(map(len, script.names)) == BATCH
@@ -145,7 +151,7 @@ class TestDelivery:
         divisible = ExportResult(ExportOutcome.DIVISIBLE, reason="413")
         script = Script(divisible, divisible, YES)
         add(journal, "a", "b")
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
         assert script.names == [["b", "a"], ["b"], ["a"]]
@@ -155,7 +161,7 @@ class TestDelivery:
         """The span of an event that appears while a retry waits is sent immediately."""
         script = Script(LATER)
         add(journal, "a")
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery):
             eventually(lambda: len(script.sent) == 4, "the pause after the fourth failure")
             add(journal, "new")
@@ -171,7 +177,7 @@ class TestDelivery:
         caplog.set_level(logging.INFO)
         script = Script(LATER, LATER, YES)
         add(journal, "a")
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery):
             eventually(lambda: delivery.exported == 1, "exported")
         # Threads that earlier tests have left behind may log, too.
@@ -191,7 +197,7 @@ class TestEnd:
         """
         script = Script(LATER, YES)
         add(journal, "queued")
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery):
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)
@@ -206,7 +212,7 @@ class TestEnd:
         """The end comes at once in the middle of any pause."""
         script = Script(ExportResult(ExportOutcome.LATER, reason="429", retry_after=pause), YES)
         add(journal, "a")
-        delivery = SpanDelivery(journal, script, lambda: None, LOG)
+        delivery = delivery_of(journal, script)
         with running(delivery) as thread:
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)
