@@ -23,8 +23,8 @@ from support.paths import PAYLOADS
 CASES = PAYLOADS.parent / "cases"
 BODY = b'{"DocumentIncarnation":1,"Events":[]}'
 MIB = 1 << 20
-SHORT = 0.5  # seconds; the time limit of requests that are to run into it
-LONG = 20.0  # the limit of those that are not
+SHORT_LIMIT = 0.5  # seconds that a whole request may take, if it is to take longer
+LONG_LIMIT = 20.0  # seconds that a whole request may take, if it is to be done in time
 CONNECT = 2.0  # the limit of a connection
 SLACK = 4.0  # how late a busy machine may be
 
@@ -53,7 +53,7 @@ class Peer:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         for thread in self._threads:
-            thread.join(LONG)
+            thread.join(LONG_LIMIT)
 
     def _accept(self) -> None:
         while not self.ending.is_set():
@@ -128,7 +128,7 @@ def client_of(
     )
 
 
-def failure(client: ImdsClient, timeout: float = LONG) -> ImdsError:
+def failure(client: ImdsClient, timeout: float = LONG_LIMIT) -> ImdsError:
     """Return how a request fails."""
     with pytest.raises(ImdsError) as caught:
         client.scheduled_events(timeout)

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.identification import Identification
-from support.servers.imds_peer import CASES, LONG, Peer, answer
+from support.servers.imds_peer import CASES, LONG_LIMIT, Peer, answer
 
 MINUTE = 60.0
 
@@ -39,9 +39,9 @@ def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
             ApiVersions("2020-07-01"),
             RateLimiter(100),
             wait=lambda _: False,
-            connect_seconds=LONG,
+            connect_seconds=LONG_LIMIT,
         )
-        asking = Identification(client, LONG, None, wait, logging.getLogger("identification"))
+        asking = Identification(client, LONG_LIMIT, None, wait, logging.getLogger("identification"))
         asking.run()
         assert asking.asked.is_set(), "the first poll waits for it"
     finally:

@@ -9,7 +9,7 @@ import pytest
 from azure_scheduled_events_exporter.errors import ImdsError
 from support.servers.imds_peer import (
     BODY,
-    LONG,
+    LONG_LIMIT,
     Peer,
     Serve,
     always,
@@ -80,11 +80,11 @@ def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serv
     """``auto`` finds the newest version that this IMDS answers; later requests use it at once."""
     peer = knows(serve, *versions, refusal=refusal)
     client = client_of(peer.url, "auto")
-    assert client.scheduled_events(LONG) == BODY
+    assert client.scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer)[-1] == found
     tries = len(peer.requests)
-    client.approve(["an-id"], LONG)
-    assert client.scheduled_events(LONG) == BODY
+    client.approve(["an-id"], LONG_LIMIT)
+    assert client.scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer)[tries:] == [found, found]
 
 
@@ -93,7 +93,7 @@ def test_auto_where_no_version_matters(serve: Serve) -> None:
     is documented.
     """
     peer = serve(always(answer()))
-    assert client_of(peer.url, "auto").scheduled_events(LONG) == BODY
+    assert client_of(peer.url, "auto").scheduled_events(LONG_LIMIT) == BODY
     *_, that_got_events = versions_asked(peer)
     assert that_got_events == "2024-07-09"
 
@@ -108,7 +108,7 @@ def test_auto_while_the_service_moves(serve: Serve) -> None:
     client = client_of(peer.url, "auto")
     assert "answered 404" in str(failure(client))
     refuses.clear()
-    assert client.scheduled_events(LONG) == BODY
+    assert client.scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer)[-1] == "2024-07-09"
 
 
@@ -116,7 +116,7 @@ def test_auto_while_the_service_moves(serve: Serve) -> None:
 def test_a_version_that_is_set(version: str, serve: Serve) -> None:
     """Any version may be set, and only this one is asked."""
     peer = knows(serve, version)
-    assert client_of(peer.url, version).scheduled_events(LONG) == BODY
+    assert client_of(peer.url, version).scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer) == [version]
 
 
@@ -153,5 +153,5 @@ def test_certainty_of_a_refusal(status: int, is_refusal: bool, serve: Serve) -> 
     accepted.
     """
     with pytest.raises(ImdsError) as caught:
-        client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(["an-id"], LONG)
+        client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(["an-id"], LONG_LIMIT)
     assert caught.value.is_refusal is is_refusal

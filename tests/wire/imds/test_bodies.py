@@ -8,7 +8,7 @@ import pytest
 from azure_scheduled_events_exporter.errors import Outcome
 from support.servers.imds_peer import (
     BODY,
-    LONG,
+    LONG_LIMIT,
     MIB,
     Serve,
     always,
@@ -32,11 +32,11 @@ class TestBodies:
     def test_unchanged(self, serve: Serve) -> None:
         """A 304 gives None: the last document still holds. It is no empty body."""
         peer = serve(always(answer(b"", "304 Not Modified")))
-        assert client_of(peer.url).scheduled_events(LONG) is None
+        assert client_of(peer.url).scheduled_events(LONG_LIMIT) is None
 
     def test_empty(self, serve: Serve) -> None:
         """A 200 with an empty body is an answer."""
-        assert client_of(serve(always(answer(b""))).url).scheduled_events(LONG) == b""
+        assert client_of(serve(always(answer(b""))).url).scheduled_events(LONG_LIMIT) == b""
 
     def test_chunked(self, serve: Serve) -> None:
         """A chunked answer is put together."""
@@ -45,7 +45,7 @@ class TestBodies:
             always(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
         )
         client = client_of(peer.url)
-        assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY] * 2
+        assert [client.scheduled_events(LONG_LIMIT) for _ in range(2)] == [BODY] * 2
         assert peer.connections == 1, "the end of the answer was read, so the connection is kept"
 
     def test_of_exactly_one_mebibyte(self, serve: Serve) -> None:
@@ -53,7 +53,7 @@ class TestBodies:
         size = MIB  # of the next answer
         peer = serve(lambda connection, _: connection.sendall(answer(b" " * size)))
         client = client_of(peer.url)
-        body = client.scheduled_events(LONG)
+        body = client.scheduled_events(LONG_LIMIT)
         assert body is not None
         assert len(body) == MIB
         size += 1
@@ -81,4 +81,4 @@ class TestBodies:
     def test_compressed(self, serve: Serve) -> None:
         """A compressed document is read all the same."""
         peer = serve(always(answer(gzip.compress(BODY), "200 OK", "Content-Encoding: gzip")))
-        assert client_of(peer.url).scheduled_events(LONG) == BODY
+        assert client_of(peer.url).scheduled_events(LONG_LIMIT) == BODY

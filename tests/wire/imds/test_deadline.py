@@ -13,8 +13,8 @@ from support.programs import PATIENCE, Exporter, eventually
 from support.servers.imds_peer import (
     BODY,
     CONNECT,
-    LONG,
-    SHORT,
+    LONG_LIMIT,
+    SHORT_LIMIT,
     SLACK,
     Serve,
     answer,
@@ -41,12 +41,12 @@ class TestDeadline:
 
         peer = serve(talk)
         began = time.monotonic()
-        error = failure(client_of(peer.url), SHORT)
+        error = failure(client_of(peer.url), SHORT_LIMIT)
         took = time.monotonic() - began
         over.set()
         assert error.outcome is Outcome.TIMEOUT
         assert str(error) == f"no whole answer from {peer.url} within 0.5 s"
-        assert SHORT <= took < SHORT + SLACK
+        assert SHORT_LIMIT <= took < SHORT_LIMIT + SLACK
 
     @staticmethod
     def _parts(dripped: str) -> tuple[bytes, bytes]:
@@ -88,16 +88,16 @@ class TestDeadline:
 
         def talk(connection: socket.socket, _: bytes) -> None:
             if len(peer.requests) == 1:
-                late.wait(LONG)
+                late.wait(LONG_LIMIT)
                 connection.sendall(answer(b"late"))
             else:
                 connection.sendall(answer())
 
         peer = serve(talk)
         client = client_of(peer.url)
-        assert failure(client, SHORT).outcome is Outcome.TIMEOUT
+        assert failure(client, SHORT_LIMIT).outcome is Outcome.TIMEOUT
         late.set()
-        assert client.scheduled_events(LONG) == BODY
+        assert client.scheduled_events(LONG_LIMIT) == BODY
         assert peer.connections == 2
 
     @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ class TestDeadline:
 
         def talk(connection: socket.socket, _: bytes) -> None:
             connection.sendall(begun)
-            peer.ending.wait(LONG)
+            peer.ending.wait(LONG_LIMIT)
 
         def ask() -> None:
             try:
-                ended.append(client.scheduled_events(LONG))
+                ended.append(client.scheduled_events(LONG_LIMIT))
             except (Stopped, ImdsError) as error:
                 ended.append(type(error))
 
@@ -131,4 +131,4 @@ class TestDeadline:
         thread.join(SLACK)
         assert ended == [Stopped]
         with pytest.raises(Stopped):
-            client.scheduled_events(LONG)
+            client.scheduled_events(LONG_LIMIT)

@@ -10,7 +10,7 @@ from support.paths import PAYLOADS
 from support.programs import NOBODY
 from support.servers.imds_peer import (
     BODY,
-    LONG,
+    LONG_LIMIT,
     MIB,
     Serve,
     always,
@@ -110,7 +110,7 @@ class TestErrors:
         with Simulator() as simulator:
             url = simulator.url
             with pytest.raises(ImdsError) as caught:
-                client_of(url).approve(["NO-SUCH-EVENT"], LONG)
+                client_of(url).approve(["NO-SUCH-EVENT"], LONG_LIMIT)
         message = str(caught.value)
         assert message.startswith(f"{url} answered 400: ")
         hint = (

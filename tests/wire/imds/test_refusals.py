@@ -8,7 +8,7 @@ import pytest
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.guest_proxy_agent import own_user
 from support.servers.imds_peer import (
-    LONG,
+    LONG_LIMIT,
     Serve,
     always,
     answer,
@@ -42,7 +42,7 @@ def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
     """
     client = client_of(serve(always(reply)).url)
     with pytest.raises(ImdsError) as caught:
-        client.approve(["an-id"], LONG)
+        client.approve(["an-id"], LONG_LIMIT)
     for message in (str(failure(client)), str(caught.value)):
         assert AGENT in message
         assert advice in message
@@ -62,7 +62,7 @@ def test_a_body_that_is_too_large_is_not_empty(serve: Serve) -> None:
 def test_no_rule_for_the_instance_data(serve: Serve) -> None:
     """A rule would take the instance data from other programs: the name is to be set instead."""
     with pytest.raises(ImdsError) as caught:
-        client_of(serve(always(http_case("msp-403"))).url).instance(LONG)
+        client_of(serve(always(http_case("msp-403"))).url).instance(LONG_LIMIT)
     assert "add no rule for /metadata/instance" in str(caught.value)
     assert "set --instance.name to this VM's name as it appears in Resources" in str(caught.value)
     assert "allow /" not in str(caught.value)
@@ -147,6 +147,6 @@ def test_no_version_of_the_instance_data(serve: Serve) -> None:
     """
     client = client_of(serve(always(http_case("version-unknown-404"))).url)
     with pytest.raises(ImdsError, match="give this VM's name as it appears in Resources") as caught:
-        client.instance(LONG)
+        client.instance(LONG_LIMIT)
     assert "--instance.name" in str(caught.value)
     assert "--imds.api-version" not in str(caught.value)

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.servers.imds_peer import (
     BODY,
-    LONG,
+    LONG_LIMIT,
     MIB,
     Peer,
     Serve,
@@ -31,7 +31,7 @@ class TestRequest:
     def test_headers_and_version(self, serve: Serve) -> None:
         """IMDS is asked with its header and api-version, by name, and nothing that it refuses."""
         peer = serve(always(answer()))
-        client_of(peer.url, "2019-08-01").scheduled_events(LONG)
+        client_of(peer.url, "2019-08-01").scheduled_events(LONG_LIMIT)
         line, *headers = peer.requests[0].decode().strip().split("\r\n")
         sent = {
             name.lower(): value for name, _, value in (header.partition(": ") for header in headers)
@@ -46,7 +46,7 @@ class TestRequest:
     def test_instance(self, serve: Serve) -> None:
         """The VM's own metadata is asked for with its own api-version."""
         peer = serve(always(answer(b'{"compute":{}}')))
-        assert client_of(peer.url).instance(LONG) == b'{"compute":{}}'
+        assert client_of(peer.url).instance(LONG_LIMIT) == b'{"compute":{}}'
         assert peer.requests[0].startswith(
             b"GET /metadata/instance?api-version=2021-02-01 HTTP/1.1\r\n"
         )
@@ -54,7 +54,7 @@ class TestRequest:
 
     def test_path_prefix_of_the_endpoint(self, simulator: Simulator) -> None:
         """An endpoint may have a path, as the simulator's other VMs have."""
-        assert client_of(simulator.vm_url("vm_0") + "/").scheduled_events(LONG)
+        assert client_of(simulator.vm_url("vm_0") + "/").scheduled_events(LONG_LIMIT)
         assert simulator.requests[-1].path == "/metadata/scheduledevents"
 
     @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
@@ -67,7 +67,7 @@ class TestRequest:
         monkeypatch.setenv(name, proxy.url)
         for no_proxy in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(no_proxy, raising=False)
-        assert client_of(peer.url).scheduled_events(LONG) == BODY
+        assert client_of(peer.url).scheduled_events(LONG_LIMIT) == BODY
         assert proxy.connections == 0
 
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -100,7 +100,7 @@ class TestRequest:
         peer = serve(always(answer()))
         client = client_of(peer.url)
         for _ in range(20):
-            client.scheduled_events(LONG)
+            client.scheduled_events(LONG_LIMIT)
         assert len(peer.requests) == 20
         assert peer.connections == 1
 
@@ -115,15 +115,15 @@ class TestRequest:
         client = client_of(peer.url)
         for connections in (1, 1, 2):
             with suppress(ImdsError):
-                client.scheduled_events(LONG)
+                client.scheduled_events(LONG_LIMIT)
             assert peer.connections == connections
 
     def test_new_connection_for_an_approval(self, serve: Serve) -> None:
         """An approval opens a connection of its own: the server may be closing an older one."""
         peer = serve(always(answer()))
         client = client_of(peer.url)
-        client.scheduled_events(LONG)
-        client.approve(["an-id"], LONG)
+        client.scheduled_events(LONG_LIMIT)
+        client.approve(["an-id"], LONG_LIMIT)
         assert peer.connections == 2
 
     def test_idle_connection(self, serve: Serve) -> None:
@@ -131,7 +131,7 @@ class TestRequest:
         peer = serve(always(answer()))
         client = client_of(peer.url, idle_seconds=0.0)
         for _ in range(3):
-            client.scheduled_events(LONG)
+            client.scheduled_events(LONG_LIMIT)
         assert peer.connections == 3
 
 
@@ -162,7 +162,7 @@ class TestClosingServer:
         """A request that got no byte of an answer is sent once more, over a new connection."""
         peer = self._closing(b"", serve)
         client = client_of(peer.url)
-        assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY, BODY]
+        assert [client.scheduled_events(LONG_LIMIT) for _ in range(2)] == [BODY, BODY]
         assert len(peer.requests) == 3, "the second request was sent twice"
         assert peer.connections == 2
 
@@ -172,6 +172,6 @@ class TestClosingServer:
         """
         peer = self._closing(b"HTTP/1.1 200 OK\r\n", serve)
         client = client_of(peer.url)
-        client.scheduled_events(LONG)
+        client.scheduled_events(LONG_LIMIT)
         assert failure(client).outcome is Outcome.CONNECTION_ERROR
         assert len(peer.requests) == 2
