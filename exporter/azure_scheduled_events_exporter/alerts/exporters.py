@@ -300,6 +300,7 @@ def _spans_not_delivered() -> Alert:
 
 
 def _clock_off() -> Alert:
+    offset = f"{METRIC}clock_offset_seconds"
     # A scrape just before the next poll shows a success that is one interval old.
     last = f"{METRIC}last_success_timestamp_seconds"
     interval = f"{METRIC}poll_interval_seconds"
@@ -307,21 +308,28 @@ def _clock_off() -> Alert:
         name=f"{PREFIX}ClockOff",
         expression=promql(f"""
             (
-              {last} - timestamp({last}) > {_CLOCK}
+              abs({offset}) > {_CLOCK}
+              or {last} - timestamp({last}) > {_CLOCK}
               or timestamp({last}) - {last} - {interval} > {_CLOCK}
             )
             {SEEING}
         """),
         severity="warning",
-        summary="The clock of {vm} is off by {seconds}.",
-        description="Times of events in the log of this VM are wrong by as much.",
-        advice="Check the time service of the VM.",
+        summary="The clock of {vm}, or that of Prometheus, is off by {seconds}.",
+        description=(
+            "If it is the clock of the VM, the times of its log lines are wrong. If it is that of"
+            " Prometheus, alerts end early or late. The runbook says how to see which one it is."
+        ),
+        advice="Correct the clock that is wrong: check the time service there.",
         dashboard=_BOARD,
         meaning=(
-            f"The clock of a VM has differed from that of Prometheus by more than {_CLOCK} s for"
-            " 5 minutes."
+            "The clock of a VM, or that of Prometheus, has differed from that of IMDS, which is"
+            f" Azure's, by more than {_CLOCK} s for 5 minutes."
         ),
-        ends=f"The alert resolves when the clocks differ by at most {_CLOCK} s.",
+        ends=(
+            "The alert resolves when both clocks differ from that of IMDS by at most"
+            f" {_CLOCK} s."
+        ),
         pending_for="5m",
         labels=_LABELS,
     )

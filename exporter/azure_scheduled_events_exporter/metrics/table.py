@@ -79,6 +79,12 @@ METRICS: tuple[MetricSpec, ...] = (
         lambda snapshot: snapshot.polls.last_success or 0,
     ),
     _gauge(
+        "clock_offset_seconds",
+        "By how much the clock of this VM is ahead of that of IMDS, negative if it is behind; 0"
+        " while they agree, and before the first answer.",
+        lambda snapshot: snapshot.clock_ahead,
+    ),
+    _gauge(
         "document_incarnation",
         "DocumentIncarnation of the newest document; absent if it has none.",
         lambda snapshot: snapshot.incarnation,

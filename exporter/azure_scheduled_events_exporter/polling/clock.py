@@ -53,6 +53,11 @@ class ImdsClock:
         self.offset = 0.0
         """Seconds that IMDS' clock is ahead of the machine's wall clock; 0 while they agree."""
 
+    @property
+    def machine_ahead(self) -> float:
+        """Seconds that the machine's wall clock is ahead of IMDS'; 0 while they agree."""
+        return 0.0 - self.offset  # not -self.offset, which would be -0.0 while they agree
+
     def __call__(self) -> Timestamp:
         """Return this moment."""
         now = self._machine()

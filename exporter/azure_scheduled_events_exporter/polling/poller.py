@@ -59,6 +59,7 @@ class Poller:
         identity: returns this VM in the instance metadata; None until IMDS has told it. It is asked
             at the beginning of each poll.
         correct_clock: corrects the state's clock to the time that IMDS has just sent.
+        clock_ahead: returns how many seconds the VM's own clock is ahead of that of IMDS.
         expects_events: returns whether events may be current that the journal does not know: then
             an empty body is not believed at once.
         liveness: tells whether polls hang. Any thread may read it.
@@ -71,6 +72,7 @@ class Poller:
     alerts: "AlertPush | None"
     identity: Callable[[], Instance | None]
     correct_clock: Callable[[float | None], None]
+    clock_ahead: Callable[[], float]
     expects_events: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
@@ -311,6 +313,7 @@ class Poller:
         published = Snapshot(
             poll_interval=state.config.poll_interval,
             polls=self._polls,
+            clock_ahead=self.clock_ahead(),
             vm_name=state.vm_name,
             identity=state.identity,
             incarnation=incarnation,

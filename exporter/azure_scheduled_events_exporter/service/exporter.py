@@ -141,6 +141,7 @@ class Exporter:
             alerts=self._alerts,
             identity=lambda: self.identification.identity,
             correct_clock=correct_clock,
+            clock_ahead=lambda: self.clock.machine_ahead,
             expects_events=expects_events,
         )
         self.poller.begin()

@@ -102,6 +102,8 @@ class Snapshot:
     Attributes:
         poll_interval: seconds between polls as configured.
         polls: how polls went.
+        clock_ahead: seconds that the clock of this VM is ahead of that of IMDS, negative if it is
+            behind; 0 while they agree, and before the first answer.
         vm_name: this VM's name as Resources spell it; None while unknown.
         identity: this VM in the instance metadata; None while unknown.
         incarnation: of the newest document; None if it carried none.
@@ -131,6 +133,7 @@ class Snapshot:
 
     poll_interval: float = 1.0
     polls: Polls = field(default_factory=Polls)
+    clock_ahead: float = 0.0
     vm_name: str | None = None
     identity: Instance | None = None
     incarnation: int | None = None

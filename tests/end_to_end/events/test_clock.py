@@ -53,6 +53,7 @@ def test_every_time_is_by_the_clock_of_imds(start_exporter: Start) -> None:
             "last_success_timestamp_seconds",
         ):
             assert scrape.value(name) == pytest.approx(time.time() + AHEAD, abs=60)
+        assert scrape.value("clock_offset_seconds") == pytest.approx(-AHEAD, abs=2)
         [shown] = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
         assert shown["seconds_until_not_before"] == pytest.approx(3600, abs=60)
         imds.is_over = True

@@ -97,7 +97,21 @@ EXPORTERS = (
         {"SpansNotDelivered": "15m:0 17m:2"},
     ),
     Story(
-        "A clock that is minutes off; one that is right is quiet, as is one whose last answer is"
+        "A VM's clock that differs from that of IMDS by 40 s, behind or ahead; one that differs by"
+        " 20 s is quiet, as is one of an exporter that IMDS no longer answers.",
+        (
+            *(metric("last_success_timestamp_seconds", vm, "0+15x40") for vm in "abc"),
+            metric("last_success_timestamp_seconds", "d", "0x40"),
+            metric("clock_offset_seconds", "a", "-40x40"),
+            metric("clock_offset_seconds", "b", "40x40"),
+            metric("clock_offset_seconds", "c", "20x40"),
+            metric("clock_offset_seconds", "d", "40x40"),
+            *(metric("up", vm, "0x40" if vm == "d" else "1x40") for vm in "abcd"),
+        ),
+        {"ClockOff": "4m:0 6m:2"},
+    ),
+    Story(
+        "A clock of Prometheus that is minutes off; one that is right is quiet, as is one whose last answer is"
         " old.",
         (
             metric("last_success_timestamp_seconds", "a", "400+15x40"),

@@ -70,7 +70,7 @@ class Trouble(HttpServer):
         return (
             f"up {is_up}",
             f"instance_info{{{self.place}}} 1",
-            f"last_success_timestamp_seconds {now - 100 * (self.alert == 'ClockOff')}",
+            f"last_success_timestamp_seconds {now}",
             "poll_interval_seconds 1",
             f"poll_duration_seconds_count {self._scrapes}",
         )
@@ -108,7 +108,7 @@ TROUBLES: dict[str, _Lines] = {
     "JournalNotOnDisk": lambda *_: ("journal_up 0",),
     "AlertsNotPushed": lambda *_: ("alertmanager_up 0",),
     "SpansNotDelivered": lambda *_: ("spans_queued 7",),
-    "ClockOff": lambda *_: (),
+    "ClockOff": lambda *_: ("clock_offset_seconds -100",),
     "HookFailed": lambda born, scrapes, trouble: (
         *_shown(trouble, "announced", born + 600),
         f'hook_runs_total{{event_type="Reboot",phase="prepare",outcome="failed"}} {scrapes}',

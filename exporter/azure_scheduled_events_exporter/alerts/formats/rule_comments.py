@@ -81,7 +81,11 @@ _NOTES: Mapping[str, str] = {
         " after about 11 minutes. It also fires for a deleted VM whose scrape target stays. The"
         " alert has all labels of `up`."
     ),
-    "ClockOff": "Line 2: the clock of the VM is ahead by more than 30 s. Line 3: it is behind.",
+    "ClockOff": (
+        "Line 2: the clock of the VM differs from that of IMDS by more than 30 s. Lines 3 and 4:"
+        " that of Prometheus is behind the clock of IMDS, or ahead of it. The time of the last"
+        " success is by the clock of IMDS, and may be one interval old."
+    ),
     "HookFailed": (
         "From line 3: the first failure is the first sample of its series, which increase() does"
         " not count. It counts if the exporter was already scraped 15m ago, and also if the VM"

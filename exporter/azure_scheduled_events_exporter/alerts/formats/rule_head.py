@@ -99,7 +99,7 @@ _WHEN: Mapping[str, str] = {
     "ApprovalRefused": "IMDS has refused an approval; stays for up to 5m",
     "AlertsNotPushed": "Alertmanager does not take pushed alerts",
     "SpansNotDelivered": "spans do not reach the collector; stays for up to 20m",
-    "ClockOff": "the clocks of a VM and of Prometheus differ",
+    "ClockOff": "the clock of a VM or of Prometheus is wrong",
     "HookFailed": "a run of the hook has failed; stays for 15m",
 }
 """When an alert fires, for the map of all alerts, by the alert's name without its prefix.
