@@ -40,7 +40,10 @@ class Ahead(HttpServer):
 
 
 def test_every_time_is_by_the_clock_of_imds(start_exporter: Start) -> None:
-    """Kind, countdown, first sight, sight and end agree with NotBefore, not with the VM's clock."""
+    """Kind, countdown, first sight, sight and end agree with NotBefore, not with the VM's clock.
+
+    A metric shows how far that clock is behind.
+    """
     with Ahead() as imds:
         exporter = start_exporter(imds.url, "--poll.interval", "300ms")
         exporter.shows("the event", lambda now: now.value("event_info", kind="announced"))

@@ -111,8 +111,8 @@ EXPORTERS = (
         {"ClockOff": "4m:0 6m:2"},
     ),
     Story(
-        "A clock of Prometheus that is minutes off; one that is right is quiet, as is one whose last answer is"
-        " old.",
+        "A clock of Prometheus that is minutes off; one that is right is quiet, as is an exporter"
+        " whose last answer is old.",
         (
             metric("last_success_timestamp_seconds", "a", "400+15x40"),
             metric("last_success_timestamp_seconds", "b", "0+15x40"),
