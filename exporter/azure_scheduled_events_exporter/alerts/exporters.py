@@ -327,8 +327,7 @@ def _clock_off() -> Alert:
             f" Azure's, by more than {_CLOCK} s for 5 minutes."
         ),
         ends=(
-            "The alert resolves when both clocks differ from that of IMDS by at most"
-            f" {_CLOCK} s."
+            f"The alert resolves when both clocks differ from that of IMDS by at most {_CLOCK} s."
         ),
         pending_for="5m",
         labels=_LABELS,
