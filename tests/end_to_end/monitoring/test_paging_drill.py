@@ -17,7 +17,7 @@ def test_the_whole_way(tmp_path: Path) -> None:
     with Stack(tmp_path, {}, [address]) as stack:
         arguments = [
             *(COMMAND, "drill", "--alertmanager", stack.alertmanager.url, "--timeout", "60s"),
-            *("--exporter.listen-address", address, "--wait", "6s", "--after", "6s"),
+            *("--exporter.listen-address", address, "--wait", "6s", "--after", "20s"),
         ]
         with Program(arguments, tmp_path / "drill.log", PYTHONUNBUFFERED="1") as drill:
             assert drill.process.wait(2 * PATIENCE) == 0, drill.log

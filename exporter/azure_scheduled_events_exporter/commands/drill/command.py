@@ -117,8 +117,9 @@ _FLAGS: Final = (
         "after",
         parse_duration,
         "DURATION",
-        "10s",
-        f"{_SERVING} to serve the metrics after the event, for Prometheus.",
+        "30s",
+        f"{_SERVING} to serve the metrics after the event: at least two scrape intervals of your"
+        " Prometheus. If it does not see the end, the page stays for up to an hour.",
     ),
     _Flag(
         "maintenance",
