@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from support.paths import ROOT
 
-TIME = r"(?:at|since) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|\(time unknown\)"
+TIME = r"(?:at|since|of) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|\(time unknown\)"
 LONGEST_TITLE = 200
 LONGEST_GROUP = 32
 _DURATION = r"\b(?:\d+[dhms] ?)+\b|\b\d+ s\b"
