@@ -337,7 +337,8 @@ def _clock_off() -> Alert:
 def _hook_failed() -> Alert:
     # The first failure is the first sample of its series, which ``increase`` of Prometheus does not
     # count. An evicted VM, whose script had one run, is gone before the rule is evaluated: so the
-    # sample may be up to 15 minutes old.
+    # sample may be up to 15 minutes old. The exporter must have been scraped 15 minutes ago: else
+    # all its series are new to Prometheus, and the failure may be an old one from the journal.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
     return Alert(
         name=f"{PREFIX}HookFailed",

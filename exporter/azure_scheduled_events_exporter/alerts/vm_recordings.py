@@ -157,9 +157,11 @@ def _back(remembered: str) -> Recording:
     """Return the recording of VMs that are back.
 
     A document may miss the event for a moment, just before its VM goes away. So a VM is not back
-    while it has shown its own event within ``_SHOWN``. If its host failed, it never showed the
-    event, and what its exporter answered last may be as old as a scrape interval, which is at most
-    ``AFTER``.
+    while it has shown its own event within ``_SHOWN``.
+
+    If the VM's host failed, the VM never showed the event, and its last answer from before the
+    failure counts for one scrape interval more. That is at most ``AFTER``, so an answer shows that
+    the VM is back only from ``AFTER`` seconds after the beginning of the impact.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
     began_and_answers = f"{hit} < time() - {AFTER} and on ({VM_KEY}) {VM_ANSWERS}"

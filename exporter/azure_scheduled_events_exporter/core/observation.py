@@ -25,7 +25,10 @@ from .presence import apply_present, as_shown, make_current_again
 def observe(
     known: Lifecycles, document: Document, context: ObservationContext
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return the known events after ``document``, and the changes in the order of counting.
+    """Return the known events after ``document``, and the changes.
+
+    The changes of the events in the document come first, in its order. The ends of those that have
+    left it follow.
 
     The same document again changes nothing. Never raises, whatever the content of the document.
     Events for which there is no room are left out (``bounds``).
@@ -94,10 +97,14 @@ def _left_document(
 
 
 def bounded(known: Lifecycles, document: Document, context: ObservationContext) -> Document:
-    """Return ``document`` without the events that :func:`observe` leaves out."""
+    """Return ``document`` without the events that :func:`observe` leaves out.
+
+    For :func:`observe` itself, and for the poller, which counts those that are left out.
+    """
     shown = {event.event_id for event in document.events}
-    # At nearly every poll, no event is new. Then all have room, and nothing has to be weighed. Of a
-    # document that is partly unreadable, even a known event can lack room, if it has grown.
+    # At nearly every poll, no event is new. Then all stay, and nothing has to be weighed. Only of a
+    # document that is partly unreadable may a known event be left out, if it has grown beyond the
+    # room: such a document ends nothing, so the event stays known as it was.
     if shown <= known.current.keys() and not document.unreadable:
         return document
     staying = [

@@ -93,6 +93,7 @@ def examine(subject: Subject) -> Findings:
     elif document is None:
         yield skipped("vm-name", "Not checked: this VM's name. The metadata service has to answer.")
     else:
+        # Instance metadata that can be read has a name, so this one could not be read.
         sentence = (
             f"This VM's name is unknown, so every event has the scope 'unknown': {why_no_instance}."
         )

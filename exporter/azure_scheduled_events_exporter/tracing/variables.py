@@ -34,7 +34,10 @@ _SAMPLERS = (
 )
 _CONTEXTS = ("contextvars_context",)
 _LENGTHS = ("OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT")
-"""Limits that OpenTelemetry's SDK takes for the length of a queue."""
+"""Limits that OpenTelemetry's SDK gives to a Python deque as its greatest length.
+
+A deque refuses a length over ``sys.maxsize``.
+"""
 _HEADER = re.compile(r"[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 """One entry of a header list, as OpenTelemetry's SDK takes it; it leaves out all others.
 

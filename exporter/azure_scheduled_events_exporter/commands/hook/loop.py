@@ -45,7 +45,8 @@ class Hook:
         """Take what the hook needs.
 
         Args:
-            runs: those of an earlier hook of the same name.
+            runs: keeps the runs of this hook, and has those of an earlier process of the same name
+                that no recovery has ended.
             rules: what the user wants.
             command: the command line to run, without the phase.
             approvals: approves events that are prepared.
@@ -63,7 +64,11 @@ class Hook:
         self._seen_at: dict[str, int] = {}
 
     def run(self, polled: Iterable[Exporter]) -> None:
-        """Each time ``polled`` yields, do what is due, until a signal comes."""
+        """Each time ``polled`` yields, do what is due, until a signal comes.
+
+        It yields the same exporter every 0.1 s (``service.alone.poll_alone``), whether a new
+        document has come or not.
+        """
         end_leftovers(self._runs.known)
         self._log_open_runs()
         for exporter in polled:
@@ -107,7 +112,7 @@ class Hook:
 
     def _record(self, view: View) -> None:
         """Record the preparations that were missed, and the ends of those that were interrupted."""
-        for run in missed(self._awaited, view, self._rules):  # awaited at the last poll
+        for run in missed(self._awaited, view, self._rules):  # awaited at the step before
             self._runs.record(run)  # without `keep`: nothing was prepared, so nothing to recover
         self._awaited = awaited(self._awaited, view, self._rules)
         for run in lapsed(view):

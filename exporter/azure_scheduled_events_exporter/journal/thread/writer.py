@@ -118,7 +118,8 @@ class Writer:
     def _check(self, store: Store) -> None:
         """Check the whole file, once in a run, while nothing waits to be written.
 
-        SQLite asks :meth:`Shared.is_wanted_elsewhere` during the check, and interrupts it then.
+        SQLite asks :meth:`Shared.is_check_to_stop` again and again, and interrupts the check when
+        that returns True.
         """
         if self._is_checked:
             return
