@@ -35,7 +35,7 @@ from .queries import (
     last,
     metric,
     newest,
-    one,
+    one_per_event,
     with_status,
     with_trace,
 )
@@ -63,7 +63,8 @@ class Events:
         current: a query whose series have the EventIds of the current events.
         few: the same for at most 50 of them, with the most urgent ones among them. Only for these
             are the other columns read.
-        few_timed: the same without events that have no time; a shorter query than ``few``.
+        few_timed: ``few`` without the events that have no time. Most columns are read only for
+            these events, because their query is shorter.
         info: matchers of the series with the texts of current events.
         away: matchers of the impacts on the VMs that the board shows.
         past: matchers of the series of past events.
@@ -125,21 +126,21 @@ class Events:
         with_moment = newest()  # the texts of current events; the value is when each was last seen
         seen = f"{with_moment} >= time() - {STALE_SECONDS}"
         unseen = f"{with_moment} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
-        away = one(last(EVENT_INFO, HELD, SELF))
-        past = one(f"{_TEXTS} ({last(EVENT_INFO, PAST, *self.past)})")
-        ended = one(f"group by (event_id, outcome) ({last(ENDED, PAST, *self.past)})")
+        away = one_per_event(last(EVENT_INFO, HELD, SELF))
+        past = one_per_event(f"{_TEXTS} ({last(EVENT_INFO, PAST, *self.past)})")
+        ended = one_per_event(f"group by (event_id, outcome) ({last(ENDED, PAST, *self.past)})")
         outcome = cells("row", f"{ended} and on (event_id) {self.rows_past}")
         traced_past = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"
         traced_now = f"max by (event_id) ({metric(EVENT_INFO, *self.info, TRACED)})"
         return [
             # Current events: those that an exporter sees, and those that none has seen lately,
             # although an exporter without a valid document goes on showing them.
-            _of(self.few, "row", first_vm(seen)),
-            _of(self.few_timed, "row", first_vm(with_status("not seen", unseen))),
+            _cells_for(self.few, "row", first_vm(seen)),
+            _cells_for(self.few_timed, "row", first_vm(with_status("not seen", unseen))),
             # Events that are away.
-            _of(self.rows_away, "row", first_vm(with_status("not seen", away))),
+            _cells_for(self.rows_away, "row", first_vm(with_status("not seen", away))),
             # Past events: their texts, and how they ended, which is shown as their state.
-            _of(self.rows_past, "row", first_vm(past)),
+            _cells_for(self.rows_past, "row", first_vm(past)),
             f'label_replace({outcome}, "event_status", "$1", "outcome", "(.*)")',
             # The traces of current and of past events, if a source of traces is chosen.
             cells("traced", with_trace(f"topk({MOST}, {traced_now})")),
@@ -152,25 +153,25 @@ class Events:
         announced = f"max by (event_id) ({metric('event_duration_seconds')})"
         was_announced = self.latest("event_duration_seconds")
         return [
-            _of(self.few_timed, "Approved", approval()),
-            _of(self.rows_past, "Approved", approval(PAST, *self.past)),
-            _of(self.few_timed, "Policy", due),
-            _of(self.few_timed, "Announced", announced),
-            _of(self.rows_past, "Announced", was_announced),
-            _of(self.few_timed, "Paused", f"max by (event_id) ({metric(PAUSE)})"),
-            _of(self.rows_past, "Paused", self.latest(PAUSE)),
+            _cells_for(self.few_timed, "Approved", approval()),
+            _cells_for(self.rows_past, "Approved", approval(PAST, *self.past)),
+            _cells_for(self.few_timed, "Policy", due),
+            _cells_for(self.few_timed, "Announced", announced),
+            _cells_for(self.rows_past, "Announced", was_announced),
+            _cells_for(self.few_timed, "Paused", f"max by (event_id) ({metric(PAUSE)})"),
+            _cells_for(self.rows_past, "Paused", self.latest(PAUSE)),
         ]
 
     def of_past(self, column: str, vector: str) -> str:
         """Return the query of a column of past events."""
-        return _of(self.rows_past, column, vector)
+        return _cells_for(self.rows_past, column, vector)
 
     def latest(self, name: str) -> str:
         """Return the last value of a metric of each past event."""
         return f"max by (event_id) ({last(name, PAST, *self.past)})"
 
 
-def _of(rows: str, column: str, vector: str) -> str:
+def _cells_for(rows: str, column: str, vector: str) -> str:
     """Return ``vector`` as cells of a column, for the events in ``rows`` only."""
     return cells(column, f"({vector}) and on (event_id) {rows}")
 

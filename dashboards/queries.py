@@ -115,7 +115,7 @@ def newest(*matchers: str) -> str:
     The value is when that exporter saw it.
     """
     seen = f"on (job, instance, event_id) group_left () {metric(SEEN)}"
-    return one(f"{metric(EVENT_INFO, *matchers)} * {seen}")
+    return one_per_event(f"{metric(EVENT_INFO, *matchers)} * {seen}")
 
 
 def started_events(*matchers: str) -> str:
@@ -124,7 +124,7 @@ def started_events(*matchers: str) -> str:
     return f"group by (event_type, vms) ({started})"
 
 
-def one(vector: str) -> str:
+def one_per_event(vector: str) -> str:
     """Return one series of each event: the one with the highest value."""
     return f"topk by (event_id) (1, {vector})"
 

@@ -57,7 +57,7 @@ def resolve(
             values[setting.field] = setting.parse(text)
         except ValueError as error:
             reason = str(error)
-            if not text:  # settings without a default accept an empty text, so this one has one
+            if not text:  # the setting has a default: all others accept an empty text
                 reason = f"has no value: write one, such as {setting.default}, or leave it out"
             raise UsageError(f"{place or setting.flag}: {reason}") from None
     values["journal_path"] = values["journal_path"] or state_folder(environment)

@@ -124,8 +124,8 @@ class ScheduledEvent:
     def spelling(self, vm_name: str | None) -> str:
         """Return the name of the VM ``vm_name`` as Resources spell it.
 
-        It is ``""`` if they do not name that VM, and without the underscore that
-        :func:`comparable_name` explains.
+        The underscore that :func:`comparable_name` explains is left out. It is ``""`` if Resources
+        do not name that VM.
         """
         own = comparable_name(vm_name or "")
         if not own:
@@ -148,6 +148,8 @@ FieldValue = str | float | tuple[str, ...] | None
 
 def event_values(event: ScheduledEvent) -> dict[str, FieldValue]:
     """Return the fields of ``event`` for JSON records, log lines and spans.
+
+    Its status and NotBefore are not among them: each caller writes those in its own form.
 
     The keys are the names in records and log lines. In spans, ``event_type`` is
     ``azure.scheduled_event.type``, and ``resources`` is ``azure.scheduled_event.resources``.

@@ -114,8 +114,8 @@ def _apply(
         case Transition.APPROVED:
             return _approved(life, context)
         case Transition.STARTED:
-            # The event was known before, and `_approved` has found no approval: so it began because
-            # NotBefore had come.
+            # The event was known before, and `_approved` has found no approval, or the event was
+            # advice, which nobody can approve: so it began because NotBefore had come.
             if before is not None and life.approval is None and life.not_before is not None:
                 life = replace(life, approval=Approval(Approver.DEADLINE, now))
             return replace(life, started_at=now)
@@ -161,7 +161,7 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 def make_current_again(
     ended: Lifecycle, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, Change]:
-    """Return an ended event, which ``event`` shows again, as a current one; and that as a change.
+    """Return an ended event that ``event`` shows again: as a current one, and its change Returned.
 
     What was set only because of the wrong end is removed. The life in the change has ``event`` as
     its newest form. The returned life does not have it yet, so that :func:`apply_present` still

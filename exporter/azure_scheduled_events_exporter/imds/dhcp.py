@@ -141,9 +141,9 @@ def ask_dhcp(
 ) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
-    All tries use one transaction id, so that an answer to an earlier try still counts. ``wait`` and
-    ``log`` are as for ``discovery.discover``. If ``mac`` is None, it is that of the first network
-    card.
+    All tries use one transaction id, so that an answer to an earlier try still counts. ``wait``
+    waits so many seconds, or until the exporter is to stop, and returns whether it is. If ``mac``
+    is None, it is that of the first network card.
 
     Raises:
         Stopped: ``wait`` returned True.

@@ -270,7 +270,7 @@ class Journal:
         if not shared.problem and now.monotonic >= self._prune_at and clock_confirmed():
             # A short retention is there to keep the file small.
             self._prune_at = now.monotonic + min(3600.0, self._retention / 2)
-            shared.oldest = now.wall - self._retention
+            shared.oldest = now.wall - self._retention  # for documents, which are no entries
             shared.put([Expiry(shared.oldest)])
         shared.wake()
 

@@ -157,7 +157,8 @@ def _written(spec: MetricSpec, snapshot: Snapshot, write: _Writer) -> _Text:
         if line.startswith(b"#"):
             comments.append(line)
         else:
-            name, _, _ = line.rpartition(b" ")  # the value, always 0 here, is the last word
+            # The last word is the value, for which family() has put 0.
+            name, _, _ = line.rpartition(b" ")
             names.append(name)
     # The writer keeps the order of the samples, and writes one line for each.
     lines = [_Line(name, sample.value) for name, sample in zip(names, samples, strict=True)]

@@ -58,7 +58,8 @@ class Poller:
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
         identity: returns this VM in the instance metadata; None until IMDS has told it. It is asked
             at the beginning of each poll.
-        correct_clock: corrects the state's clock to the time that IMDS has just sent.
+        correct_clock: corrects the state's clock to the time that IMDS has just sent; does nothing
+            with None, if IMDS sent no time.
         clock_ahead: returns how many seconds the VM's own clock is ahead of that of IMDS.
         expects_events: returns whether events may be current that the journal does not know: then
             an empty body is not believed at once.
@@ -220,6 +221,7 @@ class Poller:
         has_events = bool(self.state.known.current) or self.expects_events()
         document = self._reader.read(has_events=has_events)
         self.correct_clock(self.client.server_time())
+        # Soon after the start, the document waits for the journal, which may know its events.
         self.state.take_journal(JOURNAL_SECONDS)
         # Before the document, which may show what the approval has started.
         self._is_overtaken = self._take_answer()

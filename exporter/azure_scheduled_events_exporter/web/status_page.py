@@ -148,7 +148,7 @@ def _history(snapshot: Snapshot, now: float) -> Markup:
 
 def _vm(snapshot: Snapshot) -> Markup:
     """Return the section about this VM: its name, its place, and warnings about the name."""
-    who = snapshot.identity
+    identity = snapshot.identity  # None while no metadata was read
     if not snapshot.vm_name:
         unknown = (
             "The name of this VM is not known yet, so the exporter cannot tell which events"
@@ -157,19 +157,19 @@ def _vm(snapshot: Snapshot) -> Markup:
         return joined(tag("h1", "This VM"), tag("p", unknown, class_="warning"))
     entries = []
     for key, field in _PLACE.items():
-        value = getattr(who, field, "")
+        value = getattr(identity, field, "")  # "" of None
         if value:
             entries.append(tag("div", tag("dt", key), tag("dd", tag("bdi", value))))
     place = None
     if entries:
         place = tag("dl", *entries)
     wrong = None
-    if snapshot.is_misnamed and who:
+    if snapshot.is_misnamed and identity:
         text = (
             "--instance.name is not the name of this VM in IMDS, so its events count as those of"
             " another VM: "
         )
-        wrong = tag("p", text, tag("bdi", who.vm_name), ".", class_="warning")
+        wrong = tag("p", text, tag("bdi", identity.vm_name), ".", class_="warning")
     return joined(tag("h1", tag("bdi", snapshot.vm_name)), wrong, place)
 
 

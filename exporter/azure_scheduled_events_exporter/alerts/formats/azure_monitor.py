@@ -118,7 +118,8 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
             lambda found: f"last_over_time({found[1]}[{_WINDOW}]{found[2]})", rule.expression
         )
         return {"record": rule.record, "expression": expression}
-    severity = _TICKET  # also of a team's own word, which stays in the label
+    # Also for a severity that only the team knows: the label has its name.
+    severity = _TICKET
     actions = [_action("ticketActionGroupId")]
     if pages(rule.severity, settings):
         severity = _PAGE

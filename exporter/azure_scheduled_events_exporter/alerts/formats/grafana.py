@@ -89,7 +89,7 @@ def _steps(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
         _last_values("B", "A"),
         _step("C", _EXPRESSION, condition),
     ]
-    names = _named(alert)
+    names = _query_of_names(alert)
     if names:
         steps += [_query("D", source, names), _last_values(NAMES, "D")]
     return steps
@@ -125,7 +125,7 @@ def _step(name: str, datasource: str, model: Mapping[str, Any], window: int = 0)
     }
 
 
-def _named(alert: Alert) -> str:
+def _query_of_names(alert: Alert) -> str:
     """Return the expression with the names of VMs as labels; "" if the texts need no names.
 
     Each series of the alert gets the names of one series of an info metric: several exporters may
@@ -133,11 +133,14 @@ def _named(alert: Alert) -> str:
     exporter is down now. The last line gives the query a result in any case: if one query of a rule
     has no data, Grafana treats the whole rule as if it had none.
     """
-    if "{vms}" in alert.summary:
+    is_about_event = "{vms}" in alert.summary
+    is_about_target = any(placeholder in alert.summary for placeholder in OF_TARGETS)
+    if is_about_event:
         keys = "event_id"
         names = "vms, resources, resource_group, event_status"
+        # Exporters that know their resource group come first.
         known = f'{INFO}{{resource_group!=""}} or on (event_id) last_over_time({INFO}[1h])'
-    elif any(each in alert.summary for each in OF_TARGETS):
+    elif is_about_target:
         keys = "job, instance"
         names = "vm_name, resource_group"
         known = f"last_over_time({INSTANCE}[1h])"

@@ -1,8 +1,8 @@
 """The flags of ``drill``, and which kind of drill they choose.
 
-A drill posts an alert itself, lets an exporter push one (``--push``), or lets Prometheus scrape one
-(``--exporter.listen-address``). With ``--maintenance``, it tests whether an alert of the team is
-inhibited.
+A drill posts an alert itself, lets an exporter push the alert (``--push``), or lets Prometheus
+scrape an exporter and raise the alert (``--exporter.listen-address``). With ``--maintenance``, the
+drill tests whether an alert of the team is inhibited.
 """
 
 import argparse

@@ -145,8 +145,8 @@ def _run_of(life: Lifecycle, view: View, rules: Rules, run_id: str) -> HookRun:
 def awaited(before: Collection[str], view: View, rules: Rules) -> frozenset[str]:
     """Return the EventIds of the events that the hook is to prepare for, and has not yet.
 
-    ``before`` is the last result: an event stays in it until a preparation begins, or the event
-    starts, or until it is not current any more, even if the rules do not select it any more.
+    ``before`` is the last result. Its events stay, even if the rules do not select them any more,
+    each until a preparation for it begins, or it starts, or it is not current any more.
     """
     pending = {
         life.event_id

@@ -56,8 +56,8 @@ class Runs:
         self._known: dict[str, HookRun] = {}
         self._unsent: dict[str, HookRun] = {}
         self._is_loaded = False
-        # The version of the runs: it grows with each change. It begins above the version that is in
-        # the file, so that the thread reads and writes the file at once.
+        # The number of the newest change of the runs, and of the last one that is in the file. They
+        # begin unequal, so that the thread reads and writes the file at once.
         self._version = 1
         self._written = 0
         for work in (self._keep_file, self._send, self._look_for_others):
@@ -246,14 +246,15 @@ class Runs:
 
     def _complain(self, failures: Changes, what: str, error: Exception) -> None:
         """Log a failure, unless the last one that was logged had the same cause."""
-        if failures.is_new("", str(error)):
+        if failures.is_new(what, str(error)):
             self._log.warning(what, extra=logs.facts(path=self._journal, error=error))
 
 
 def _with(known: Mapping[str, HookRun], run: HookRun) -> dict[str, HookRun]:
     """Return the known runs with ``run``, new or changed.
 
-    A recovery that has ended has undone what all of them had prepared, so none is left.
+    None is left after a recovery that has ended: it was for all of them, and is not repeated, even
+    if it has failed.
     """
     if run.phase == Phase.RECOVER and run.outcome:
         return {}

@@ -28,8 +28,8 @@ ROOM_BYTES = 256 << 10
 
 A write may map 32 KiB, and other programs write too.
 """
-# How SQLite opens a file: what follows "mode=" in its address. Only the first and the third may
-# write -shm.
+# How SQLite opens a file: what follows "mode=" in its address. Only WRITING and _COPY may write
+# -shm.
 WRITING = "rw"
 _BESIDE_A_WRITER = "ro&readonly_shm=1"  # -shm is there, because a writer is, or was killed
 _COPY = "ro"  # a log without -shm, which SQLite makes anew: somebody has copied the two files

@@ -1,4 +1,4 @@
-"""What is known of the course of an event: its start, its end, its approval, and boots of the VM.
+"""What a report says of the course of an event: its start, end and approval, and boots of the VM.
 
 Pure. IMDS shows states, so a start or an end lies between two documents. If nobody watched in
 between, the answer says so: a record that only follows from others is not told as a fact.
@@ -104,7 +104,7 @@ def start(life: Lifecycle) -> Answer:
     later = f", {length(started_at.since(life.first_seen))} after it was first seen"
     if life.pending_until is None:
         latest = f"{utc(started_at.wall)} at the latest{later}"
-        return Answer(_WHEN_STARTED, (latest,), _UNWATCHED)
+        return Answer(_WHEN_STARTED, (latest,), why=_UNWATCHED)
     return Answer(_WHEN_STARTED, (_between(life.pending_until, started_at.wall) + later,))
 
 
@@ -175,7 +175,7 @@ def end(life: Lifecycle) -> Answer:
     how = _ENDS[life.outcome]
     if life.shown_until is None:
         why = "nobody watched before that"
-        return Answer(question, (f"{utc(life.ended_at.wall)} at the latest, {how}",), why)
+        return Answer(question, (f"{utc(life.ended_at.wall)} at the latest, {how}",), why=why)
     return Answer(question, (f"{_between(life.shown_until, life.ended_at.wall)}, {how}",))
 
 
@@ -188,14 +188,17 @@ def approval(life: Lifecycle) -> Answer:
         return Answer(
             _WHO_APPROVED,
             ("not this exporter: it started before NotBefore",),
-            "IMDS does not name who approves",
-            "It may have been another VM, a program on this one, Azure's API or a policy of Azure.",
+            why="IMDS does not name who approves",
+            hint=(
+                "It may have been another VM, a program on this one, Azure's API or a policy of"
+                " Azure."
+            ),
         )
     if given.by is Approver.DEADLINE:
         return _at_not_before(life)
     if is_inferred(life):
         why = "the request had no answer, and the event then happened"
-        return Answer(_WHO_APPROVED, ("probably ", *_approver(given)), why)
+        return Answer(_WHO_APPROVED, ("probably ", *_approver(given)), why=why)
     return Answer(_WHO_APPROVED, _approver(given))
 
 
@@ -231,7 +234,7 @@ def _at_not_before(life: Lifecycle) -> Answer:
     why = _UNWATCHED
     if life.pending_until is not None:
         why = f"nobody watched from {utc(life.pending_until)} to NotBefore"
-    return Answer(_WHO_APPROVED, ("not this exporter",), why)
+    return Answer(_WHO_APPROVED, ("not this exporter",), why=why)
 
 
 def _without_approval(life: Lifecycle) -> Answer:
@@ -251,4 +254,4 @@ def _without_approval(life: Lifecycle) -> Answer:
         why = "the first document with it showed it Started"
         return Answer(_WHO_APPROVED, why=why, hint=hint)
     why = "without a NotBefore, a start does not show whether it was approved"
-    return Answer(_WHO_APPROVED, ("not this exporter",), why)
+    return Answer(_WHO_APPROVED, ("not this exporter",), why=why)
