@@ -1,4 +1,7 @@
-"""Reads what Prometheus, vmagent, VictoriaMetrics and vmalert count and use."""
+"""Reads what Prometheus, vmagent, VictoriaMetrics and vmalert count and use.
+
+``benchmarks.fleet`` reports it.
+"""
 
 import re
 import threading
@@ -167,7 +170,9 @@ def _rule_metrics(stack: Engine) -> _RuleMetrics:
 class Watch:
     """Collects in a thread what programs use, and how long each group of rules is evaluated.
 
-    A context manager. What it has collected is complete when it has ended.
+    A context manager. What it has collected is complete when it has ended. It looks again
+    every so many seconds (``every``), which should be less than the interval of the rules: a look
+    keeps one duration for each group.
 
     Attributes:
         used: what each program used meanwhile; of its memory, the highest since its start.

@@ -21,8 +21,11 @@ from .vm_labels import vm_labels
 from .vm_recordings import AFTER, BEFORE
 
 MAINTENANCE = f"{PREFIX}Maintenance"
-MADE = "maintenance_"
-"""The prefix of labels from which Maintenance copies those of the team; the alert has both."""
+MADE_PREFIX = "maintenance_"
+"""The prefix of the labels that are made for Maintenance, and copied to the names of the team.
+
+The alert has both.
+"""
 NOT_BACK = f"{PREFIX}VmNotBack"
 
 
@@ -159,7 +162,7 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     another form: ``vm_labels`` has the label and its source. Such a label is made in two steps,
     because the series may have a label with the team's name and another value:
 
-    1. The label is made under its name with the prefix ``MADE``, so that it overwrites nothing.
+    1. The label is made under its name with the prefix ``MADE_PREFIX``, so that it overwrites nothing.
        Then ``max by`` keeps only the labels that tell two VMs apart.
     2. The made label is copied to the team's name.
     """
@@ -169,7 +172,7 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     labels = list(vm_labels(settings))
     # The label with the prefix, by the label of the team. A label without a source is not made: the
     # VM has it as it is.
-    made = {label.name: f"{MADE}{label.name}" for label in labels if label.source}
+    made = {label.name: f"{MADE_PREFIX}{label.name}" for label in labels if label.source}
     for label in labels:
         if label.source:
             value = f"${{1}}{label.suffix}"

@@ -106,7 +106,7 @@ def _confirm_and_approve(
     with journal_with_exporter(config, log, limiter, tells_no_exporter=True) as store:
         if prepared:
             return request_approvals(store, [prepared], asker, config)
-        chosen = to_approve(store.current(), parsed.event_ids)
+        chosen = to_approve(store.current(), parsed.event_ids)  # no ids: all of this VM
         # If none is open to approval, the requests start nothing: they only tell why.
         if parsed.yes or not any(life.is_open_to_approval for life in chosen):
             say(question(chosen))

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.vm_labels import vm_labels
-from azure_scheduled_events_exporter.alerts.vms import MADE, MAINTENANCE, of_every_vm
+from azure_scheduled_events_exporter.alerts.vms import MADE_PREFIX, MAINTENANCE, of_every_vm
 from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.errors import ExporterError, closest
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
@@ -135,8 +135,8 @@ def _no_vm(own: Labels, vms: Sequence[Labels]) -> str:
         if known:
             near.append(f"{name}={closest(value, known) or known[0]}")
     if not near:
-        # A label with the prefix MADE is there a second time, under the name that the team uses.
-        names = sorted({name for vm in vms for name in vm if not name.startswith(MADE)})
+        # A label with this prefix is there a second time, under the name that the team uses.
+        names = sorted({name for vm in vms for name in vm if not name.startswith(MADE_PREFIX)})
         return (
             f"the loaded rules name a VM by {', '.join(names)}, but your alert has"
             f" {shown(own)}: correct maintenance.equal, render and load the rules"
