@@ -171,7 +171,7 @@ class Watch:
     """Collects in a thread what programs use, and how long each group of rules is evaluated.
 
     A context manager. What it has collected is complete when it has ended. It looks again
-    every so many seconds (``every``), which should be less than the interval of the rules: a look
+    after every ``every`` seconds, which should be less than the interval of the rules: a look
     keeps one duration for each group.
 
     Attributes:

@@ -162,8 +162,8 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     another form: ``vm_labels`` has the label and its source. Such a label is made in two steps,
     because the series may have a label with the team's name and another value:
 
-    1. The label is made under its name with the prefix ``MADE_PREFIX``, so that it overwrites nothing.
-       Then ``max by`` keeps only the labels that tell two VMs apart.
+    1. The label is made under its name with ``MADE_PREFIX``, so that it overwrites nothing. Then
+       ``max by`` keeps only the labels that tell two VMs apart.
     2. The made label is copied to the team's name.
     """
     rows = promql(f"""
