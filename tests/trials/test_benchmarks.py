@@ -39,7 +39,9 @@ def run(benchmark: str, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_budgets_are_measured() -> None:
-    """The benchmark measures each budget, and prints its table with units."""
+    """The benchmark measures each budget, and prints a row for each, and for comparison one about
+    Debian's prometheus-node-exporter.
+    """
     done = run("budgets", "--quick")
     assert done.returncode in {0, 1}, done.stderr
     # The status is 1 if a budget was missed, which happens on a busy machine.
@@ -70,8 +72,10 @@ def exposition(fleet: Fleet, vm: int) -> str:
 
 
 def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path) -> None:
-    """No VM of the fleet serves a name or an id of those that were captured. Both VMs of a group
-    report the group's event, of its first VM, which each has seen just now.
+    """The fleet serves what was captured of one exporter, with other names, ids and times.
+
+    Here each group has two VMs and one event, which is about the first of the two. Both report it,
+    with times after the capture.
     """
     expositions = capture(tmp_path)
     captured_at = time.time()
@@ -79,11 +83,12 @@ def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path
     reported = []
     for vm in range(2 * len(TYPES)):
         text = exposition(fleet, vm)
-        assert "captured" not in text
+        assert "captured" not in text, "all names in the captured text have this word"
         assert EVENT_ID not in text
         scrape = Scrape(text)
         [(event, _)] = scrape.series("event_info")
-        assert event["vms"] == f"vmss{vm // 2}_0"
+        group = vm // 2
+        assert event["vms"] == f"vmss{group}_0"
         for name in ("event_seen", "event_impact"):
             [(_, moment)] = scrape.series(f"{name}_timestamp_seconds", event_id=event["event_id"])
             assert moment > captured_at

@@ -79,10 +79,18 @@ def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
 def test_no_answer_is_told_if_the_network_comes_up_between_two_tries() -> None:
     """The message reports how the last try failed: here, nobody answered what could be sent."""
     with DhcpServer(silent) as server:
-        exchange = Exchange(("127.0.0.1", 0), ("127.0.0.1", 0), (0.0, 0.01), 0.05)
+        nothing_can_be_sent_there = ("127.0.0.1", 0)
+        exchange = Exchange(
+            bind=("127.0.0.1", 0),
+            destination=nothing_can_be_sent_there,
+            pauses=(0.0, 0.01),
+            answer_seconds=0.05,
+        )
 
         def wait(seconds: float) -> bool:
-            if seconds:  # before the second try; nothing can be sent to port 0
+            """Let the network come up in the pause before the second try."""
+            if seconds > 0:
+                # The exchange is frozen: nothing but this test changes its destination.
                 object.__setattr__(exchange, "destination", server.address)
             return False
 
@@ -216,7 +224,9 @@ LOOPBACK = "names 127.0.0.1 in option 245, which is no address of another machin
 def test_without_a_usable_lease_the_dhcp_server_is_asked(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If a lease has no address, a request is sent, and the log has the source of the address."""
+    """If the address in a lease cannot be that of the service, a request is sent, and the log names
+    the server that gave the address.
+    """
     lease_file(tmp_path / "a.leases", "127.0.0.1", 0)
     caplog.set_level(logging.INFO)
     with DhcpServer(lambda request: [offer(request)]) as server:

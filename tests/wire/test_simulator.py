@@ -87,16 +87,16 @@ def test_guest_proxy_agent(status: int) -> None:
 
 
 def test_guest_proxy_agent_changes_its_mode() -> None:
-    """In the mode Audit requests pass, and a connection from then is refused after Enforce begins.
-
-    One from before the agent was on is not redirected in any mode.
+    """The agent is switched on in the mode Audit, which lets all requests pass, and then changed to
+    the mode Enforce, here ``agent-403``. It refuses connections that were made since it is on; one
+    from before does not lead through the agent in any mode.
     """
     with (
         Simulator("live-migration", speed=1) as running,
         connection(running.url) as before,
         connection(running.url) as since,
     ):
-        before.connect()
+        # Each of the two connects with its first request.
         assert_answers(before, 200)
         running.inject("agent-audit")
         assert_answers(since, 200)
@@ -206,10 +206,10 @@ def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) ->
         opened.settimeout(0.3)
         with pytest.raises(TimeoutError):
             opened.recv(1)
+        threads_with_its_own = threading.active_count()
         simulator.heal()
         assert ask(simulator.url) == (200, BODY)
-        busy = threading.active_count()
-    wait_for(lambda: threading.active_count() < busy)
+    wait_for(lambda: threading.active_count() < threads_with_its_own)
 
 
 def test_control_over_http(simulator: Simulator) -> None:

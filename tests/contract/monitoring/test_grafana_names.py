@@ -39,7 +39,8 @@ def test_names_for_grafana(tmp_path: Path) -> None:
         for name, (labels, value) in expected.items()
     ]
     story = {**Story("names", rows, {}).to_test(), "promql_expr_test": checks}
-    assert play(tmp_path, shipped_rules(), [story]) == ""
+    complaints = play(tmp_path, shipped_rules(), [story])
+    assert complaints == ""
 
 
 def _grafana_rules() -> list[dict[str, Any]]:
@@ -49,6 +50,9 @@ def _grafana_rules() -> list[dict[str, Any]]:
 
 
 def _second_query(rule: dict[str, Any]) -> str:
-    """Return the query that adds names, or "" if the rule has none."""
+    """Return the query that adds names, or "" if the rule has none.
+
+    It is step D of a rule. Step A is the first query, B and C work on its values.
+    """
     steps = {each["refId"]: each["model"] for each in rule["data"]}
     return str(steps["D"]["expr"]) if "D" in steps else ""

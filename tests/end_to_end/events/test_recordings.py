@@ -95,14 +95,14 @@ class Run:
             "--tracing.scope",
             "all",
         )
-        advice = ("--imds.api-version", "2024-07-09")
+        version_with_advice = ("--imds.api-version", "2024-07-09")
         self.exporter = start(
-            self.simulator.url, *FAST, *flags, *advice, "--instance.name", "vmss_0"
+            self.simulator.url, *FAST, *flags, *version_with_advice, "--instance.name", "vmss_0"
         )
         self.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
 
-    def ends(self, count: int) -> Lives:
-        """Return the lives of all events once ``count`` are over and all spans are delivered."""
+    def lives_after(self, count: int) -> Lives:
+        """Wait until ``count`` events are over and all spans are delivered; return all lives."""
         self.exporter.shows(
             f"{count} ends",
             lambda now: sum(now.transitions().get(end, 0) for end in ENDS) >= count,
@@ -133,20 +133,22 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
             Run(tmp_path / name, start_exporter, stack) for name in ("first", "second", "third")
         )
         first.simulator.play(scenario)
-        original = first.ends(len(scenario.events))
+        original = first.lives_after(len(scenario.events))
         assert {outcome for _, outcome in original.values()} >= {"completed", "cancelled"}
         history(first.journal, "--record", str(plain))
         history(first.journal, "--record", str(redacted), "--redact")
         assert plain.stat().st_mode & 0o777 == 0o600
-        hidden = [*original, *first.simulator.vms, "127.0.0.1"]
+        # The keys of ``original`` are the ids of the events.
         plain_text = plain.read_text()
         assert [event_id for event_id in original if event_id not in plain_text] == []
+        hidden = [*original, *first.simulator.vms, "127.0.0.1"]
         redacted_text = redacted.read_text().lower()
         assert [word for word in hidden if word.lower() in redacted_text] == []
         second.simulator.play(plain)
         third.simulator.play(redacted)
-        assert second.ends(len(original)) == original
-        assert sorted(third.ends(len(original)).values()) == sorted(original.values())
+        assert second.lives_after(len(original)) == original
+        # The redacted recording has other ids.
+        assert sorted(third.lives_after(len(original)).values()) == sorted(original.values())
         assert {trace for trace, *_ in first.spans} == {trace_id(event_id) for event_id in original}
         assert second.spans == first.spans
         assert sorted(name for *_, name in third.spans) == sorted(name for *_, name in first.spans)

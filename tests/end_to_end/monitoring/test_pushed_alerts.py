@@ -49,10 +49,11 @@ def pages(receiver: Receiver) -> list[tuple[str, str, str]]:
 def test_one_page(
     tmp_path: Path, team: tuple[Alertmanager, Receiver], simulator: Simulator
 ) -> None:
-    """An event of two VMs is one page, whatever is killed or restarted during it; a peer's event is
-    not pushed.
+    """An event of two VMs is one page, whatever is killed or restarted during it, and the next
+    event is the next page; a peer's event is not pushed.
     """
     alertmanager, receiver = team
+    # By default, NotBefore is many years ahead, and an event so far ahead has another alert.
     both = event("BOTH", not_before="") | {"Resources": ["vmss_0", "vmss_1"]}
 
     def start(vm: str, log: str) -> Exporter:

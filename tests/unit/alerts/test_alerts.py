@@ -176,25 +176,25 @@ def test_which_words_of_a_company_page_or_notify() -> None:
 
 
 @pytest.mark.parametrize(
-    ("severities", "paging", "words"),
+    ("severities", "paging", "suspect"),
     [
         pytest.param("", "", [], id="the defaults"),
-        pytest.param(_WORDS, "", [], id="each level with another word"),
+        pytest.param(_WORDS, "", [], id="each level has another word"),
         pytest.param(
-            f"{_WORDS},Reboot=sev2,Preempt=sev1", "", [], id="alerts with the word of a level"
+            f"{_WORDS},Reboot=sev2,Preempt=sev1", "", [], id="two alerts have another level's word"
         ),
-        pytest.param("Reboot=P1,Freeze=P3", "", ["P1"], id="of a critical and of a warning"),
-        pytest.param("Reboot=P1,Freeze=P1", "", ["P1"], id="one word of both"),
+        pytest.param("Reboot=P1,Freeze=P3", "", ["P1"], id="an alert that pages has a new word"),
+        pytest.param("Reboot=P1,Freeze=P1", "", ["P1"], id="a ticket has that new word, too"),
         pytest.param(
             "Reboot=P3,Freeze=P3,Redeploy=P1",
             "critical,P1",
             [],
-            id="a word of warnings, beside a list of the words that page",
+            id="the list of the words that page leaves out a word that a ticket has",
         ),
-        pytest.param("Reboot=warning,Redeploy=info", "", [], id="words of tickets on purpose"),
+        pytest.param("Reboot=warning,Redeploy=info", "", [], id="alerts that page become tickets"),
         pytest.param(_WORDS, "critical", ["sev1"], id="the list has the old word of critical"),
         pytest.param(
-            f"{_WORDS},Preempt=critical", "", ["critical"], id="an alert with that old word"
+            f"{_WORDS},Preempt=critical", "", ["critical"], id="an alert has the old word"
         ),
         pytest.param(
             "critical=emergency,warning=critical,info=warning", "", [], id="words that move down"
@@ -202,15 +202,17 @@ def test_which_words_of_a_company_page_or_notify() -> None:
     ],
 )
 def test_severities_that_should_perhaps_page(
-    severities: str, paging: str, words: list[str]
+    severities: str, paging: str, suspect: list[str]
 ) -> None:
-    """A word that does not page is suspect if alerts that page by default have it, unless it is
-    clearly the word of tickets. The name of a level that has another word now is suspect, too.
+    """The program warns of the words of severities that do not page, although they were probably
+    meant to: a word that nobody has called one of tickets, on alerts that page by default, or the
+    name of a level that has another word now.
 
-    ``paging`` is the setting ``severities.paging``, and ``words`` are the suspect ones.
+    By default, Reboot and Redeploy page, and Freeze and Preempt make tickets. ``paging`` is the
+    setting ``severities.paging``: the list of the words that page.
     """
     found = unrouted(resolve({"severities": severities, "severities.paging": paging}))
-    assert [*found] == words
+    assert [*found] == suspect
 
 
 def test_values_file(tmp_path: Path) -> None:
@@ -361,10 +363,11 @@ def test_slow_evaluations() -> None:
 
 
 def test_maintenance_in_the_words_of_a_team() -> None:
-    """A label in another form is made beside the others, and overwrites none of a VM's.
+    """``maintenance.equal`` may name labels that a team's own alerts have and a VM's series have
+    not: here ``instance`` is the VM's name, and ``node`` its host name with a port.
 
-    A team's alerts may have the VM's name as ``instance``, and its host name with a port as
-    ``node``. Both are made under names of our own first, as VMs have an ``instance`` already.
+    The rule makes such a label under a name with ``maintenance_`` first, so that it overwrites no
+    label of the series, and gives it the team's name in the end.
     """
     changed = rules({"maintenance.equal": "instance=vm_name\nnode=host:9100\ncluster"})
     expression = changed["AzureScheduledEventMaintenance"]["expr"]

@@ -79,9 +79,11 @@ def test_an_event_that_is_over_stops_its_preparation() -> None:
 def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:
     """A preparation is stopped before NotBefore also if the last document has lacked its event."""
     # One document without the event is no proof that it is over, although its life has ended.
+    # The notice is 5 s, and the run began at NOW: after half of the notice, it has to end.
     view = seen(runs=[PREPARES], missing=1, ended=[life(left=5.0)], now=NOW + 3)
     assert reason_to_stop(PREPARES, view, Rules()) is Reason.DEADLINE
-    assert kill_at(PREPARES, Stop(Reason.DEADLINE, NOW + 3), view, Rules()) == NOW + 5
+    not_before = NOW + 5
+    assert kill_at(PREPARES, Stop(Reason.DEADLINE, NOW + 3), view, Rules()) == not_before
 
 
 @pytest.mark.parametrize(
@@ -95,8 +97,8 @@ def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:
     ],
 )
 def test_outcomes(view: View, outcome: str) -> None:
-    """A preparation that ended by itself is ok, failed, or too late: the event had begun, or
-    NotBefore was over.
+    """A preparation that ended by itself with status 0 was too late if the event had begun, or its
+    NotBefore was over; otherwise it is ok. None of that matters to any other run.
     """
     assert outcome_of(PREPARES, 0, None, view) == outcome
     assert outcome_of(PREPARES, 1, None, view) == "failed"

@@ -33,8 +33,8 @@ def test_a_part_of_the_instance_data() -> None:
 
 
 def test_throttle_admits_five_in_any_second_per_vm() -> None:
-    """The sixth request in a second gets 429 in plain text; another VM and the next second are
-    free.
+    """A request gets 429, in plain text, if the VM has had five answers in the second before it.
+    Refused requests do not count, and each VM has five of its own.
     """
     client = Client()
 
@@ -45,9 +45,12 @@ def test_throttle_admits_five_in_any_second_per_vm() -> None:
     assert [status(10 + tenth / 10) for tenth in range(7)] == [200] * 5 + [429] * 2
     assert status(10.6, "/vm/single") == 200
     assert status(10.99) == 429
-    assert [status(at) for at in (11, 11.05, 11.1)] == [200, 429, 200]
-    client.service.answer(Request("GET", "/metadata/instance", {}), 11.2)
-    assert client.service.answer(Request("GET", "/metadata/instance", {}), 11.2) == Answer(
+    assert status(11.0) == 200, "the answer of 10.0 is a second old"
+    assert status(11.05) == 429, "since 10.05 there were those of 10.1 to 10.4, and of 11.0"
+    assert status(11.1) == 200, "the answer of 10.1 is a second old"
+    about_the_vm = Request("GET", "/metadata/instance", {})
+    client.service.answer(about_the_vm, 11.2)  # the fifth in a second
+    assert client.service.answer(about_the_vm, 11.2) == Answer(
         429, b"Throttle Result: Too Many Requests", "text/plain; charset=utf-8"
     )
 
@@ -116,11 +119,12 @@ DOCUMENT = "/metadata/scheduledevents"
 
 def test_first_answers_wait_until_the_service_is_enabled() -> None:
     """The answers wait until the service of the VMs is enabled, 100 s after the first request, and
-    again after a day without a request of any VM.
+    again after a day without a request of any VM. The service keeps which VM asked when.
     """
     service = Client(delay=100).service
 
     def wait(at: float, path: str = DOCUMENT) -> float:
+        """Send a request; return for how many seconds its answer waits."""
         return service.arrived(Request("GET", path, {}), at)
 
     assert wait(0) == 100

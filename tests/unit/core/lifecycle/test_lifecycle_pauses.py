@@ -57,14 +57,15 @@ class TestPause:
     def test_an_unwatched_start(
         self, pause: Pause | None, watched: bool, measured: float | None
     ) -> None:
-        """An event that may have had its pause before anybody looked is not measured from then on
-        either.
+        """An event has no measured pause if nobody measured at its start, or if the start went
+        unwatched: the pause may have been then, so a later one is not taken for it either. A boot
+        is measured all the same, as it takes longer than whatever was missed.
         """
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
         watch.sees(at(901), STARTED, watched=watched, pause=pause)
         assert watch.life.observed_pause == measured
-        watch.known = record_pause(watch.known, Pause(1.0))
+        watch.known = record_pause(watch.known, Pause(1.0))  # shorter than those above
         assert watch.known.current[STARTED.event_id].observed_pause == measured
 
     def test_a_boot_outweighs_what_went_unseen(self) -> None:
@@ -115,13 +116,13 @@ class TestPause:
         assert watch.life.observed_pause is None
 
     def test_nothing_new_is_the_same(self) -> None:
-        """Noise, or no measurement at all, changes nothing, so nothing is written."""
+        """If a pause changes no event, the same object is returned, so nothing is written."""
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
-        assert record_pause(watch.known, Pause(5.0)) is watch.known
+        assert record_pause(watch.known, Pause(5.0)) is watch.known, "no event is Started"
         watch.sees(at(901), STARTED, pause=Pause(5.0))
-        assert record_pause(watch.known, Pause(0.05)) is watch.known
-        assert record_pause(watch.known, None) is watch.known
+        assert record_pause(watch.known, Pause(0.05)) is watch.known, "so short a pause is noise"
+        assert record_pause(watch.known, None) is watch.known, "nothing was measured"
 
     def test_the_longest_is_kept_and_each_is_counted(self) -> None:
         """An event can pause a VM more than once: each pause of 0.1 s or more counts, and shorter

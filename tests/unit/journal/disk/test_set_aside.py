@@ -66,15 +66,22 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_only_the_exporter_renames(
-    damage: Callable[[Path], None], folder: Path, start: Open
-) -> None:
-    """For a command such as ``approve``, the file is refused, and stays where it is."""
+def leave_a_damaged_journal(damage: Callable[[Path], None], folder: Path, start: Open) -> None:
+    """Write a journal of the events E0 to E39, which fill several pages; close and damage it."""
     before = start(folder)
     before.sees(*(f"E{number}" for number in range(40)))
     before.journal.close()
     damage(folder / "journal.sqlite")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_only_the_exporter_renames(
+    damage: Callable[[Path], None], folder: Path, start: Open
+) -> None:
+    """If a command such as ``approve`` cannot use the file, it reports that, and leaves the file
+    where it is.
+    """
+    leave_a_damaged_journal(damage, folder, start)
     with closing(Journal(folder, 90 * DAY, LOG, renames=False)) as journal:
         refusal = eventually(lambda: journal.refusal, "the refusal")
     assert str(folder / "journal.sqlite") in str(refusal)
@@ -88,13 +95,10 @@ def test_at_the_start(
     start: Open,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing has been read, so the new one begins empty; the old one is kept, and named in the
-    log.
+    """If the exporter finds a damaged file when it starts, it keeps that file under another name,
+    logs an error, and begins an empty journal: nothing of the old one has been read.
     """
-    before = start(folder)
-    before.sees(*(f"E{number}" for number in range(40)))
-    before.journal.close()
-    damage(folder / "journal.sqlite")
+    leave_a_damaged_journal(damage, folder, start)
     recorder = start(folder)
     assert recorder.is_up()
     assert recorder.detected == 0

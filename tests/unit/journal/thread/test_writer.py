@@ -69,8 +69,8 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
 def test_an_error_that_nothing_expects(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error of no expected type is logged once with its traceback, the journal is not up, and
-    what waits is written later.
+    """While each attempt fails with an error of no expected type, the journal is not up, and one
+    line of the log has the traceback. Once the attempts succeed, the journal is read and written.
     """
 
     def connect(*_: object, **__: object) -> None:
