@@ -56,6 +56,11 @@ class Member(Server):
         status = json.loads(fetch(f"{self.url}/api/v2/status").body)
         return len(status["cluster"]["peers"])
 
+    def event_ids(self) -> set[str]:
+        """Return the EventIds of the alerts that it holds now."""
+        alerts = json.loads(fetch(f"{self.url}/api/v2/alerts").body)
+        return {each["labels"]["event_id"] for each in alerts if "event_id" in each["labels"]}
+
 
 class Cluster:
     """Two Alertmanagers with the generated configuration of ``settings``; a context manager."""
@@ -90,6 +95,11 @@ class Cluster:
         self._members[number].terminate()
         port = int(self.urls[number].rpartition(":")[2])
         self._members[number] = self._start(number, port)
+
+    def held_by_each(self) -> set[str]:
+        """Return the EventIds of the alerts that both hold now."""
+        first, second = self._members
+        return first.event_ids() & second.event_ids()
 
     def part(self) -> None:
         """Let none hear the other, and wait until each takes itself for the only one."""

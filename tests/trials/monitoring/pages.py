@@ -27,7 +27,13 @@ from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Vi
 from deploy.stack.free_port import free_port
 from support.monitoring.cluster import Cluster
 from support.monitoring.notification_text import complaints
-from support.monitoring.paging import Receiver, RuledPrometheus, receivers, wait_for_targets
+from support.monitoring.paging import (
+    Receiver,
+    RuledPrometheus,
+    query,
+    receivers,
+    wait_for_targets,
+)
 from support.monitoring.victoria import VictoriaStack
 from support.programs import eventually
 from trials.monitoring.pushes import (
@@ -252,13 +258,23 @@ class _Trial:
             *self._engine.restarts(),
         ]
         rounds = self._order.pick(3, 1)
-        # The loss of data comes last. If Alertmanager restarted after it, nobody would know of the
-        # alert of a VM that is gone, and it would not be resolved: a known limit.
-        for name, trouble in (*(restarts * rounds), *self._engine.losses()):
+        for name, trouble in restarts * rounds:
             time.sleep(self._order.chance.uniform(10.0, 30.0))
             self._order.say(name)
             trouble()
+        # The loss of data comes last, when both Alertmanagers know again what fires. Otherwise
+        # nobody would know of the alert of a VM that is gone, and it would not be resolved: a known
+        # limit.
+        for name, trouble in self._engine.losses():
+            eventually(self._is_all_held, "both Alertmanagers hold what fires")
+            self._order.say(name)
+            trouble()
         self._cluster.settle()
+
+    def _is_all_held(self) -> bool:
+        """Whether both Alertmanagers hold every alert about an event that the engine fires."""
+        firing = query(self._engine.url, 'ALERTS{alertstate="firing",event_id!=""}')
+        return {labels["event_id"] for labels, _ in firing} <= self._cluster.held_by_each()
 
     def _check(self, plays: Mapping[str, Play]) -> int:
         """Fail unless each event was notified as it deserves; return how many were notified."""
