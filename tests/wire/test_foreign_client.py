@@ -53,7 +53,8 @@ def test_sample_of_the_documentation(tmp_path: Path) -> None:
                 eventually(lambda: len(simulator.requests) > polls + 1, "more polls")
             finally:
                 client.terminate()
-    # Both are approved by the client, at the address of vm_0; the Freeze of 5 s is of vm_1.
+    # The sample approves what a user requested, and each Freeze of 0 to 8 s. The simulator takes
+    # whoever asks at its main address for vm_0: so vm_0 approves also the Freeze of vm_1.
     assert sorted(approved(simulator)) == [("Freeze", "vm_0"), ("Reboot", "vm_0")]
     said = output.read_text()
     assert said.count("approved") == 2, said

@@ -94,7 +94,7 @@ class TestDisagreement:
         self.assert_refused(checkout, f"v{VERSION}", checkout.git("rev-parse", "HEAD").strip())
 
     @pytest.mark.parametrize("version", ["v7.8.9", "7.8.9;id"])
-    def test_no_version(self, checkout: Checkout, version: str) -> None:
+    def test_invalid_version(self, checkout: Checkout, version: str) -> None:
         """An invalid version is refused, with an example of a valid one."""
         done = checkout.release(version)
         assert done.returncode == 1
@@ -315,7 +315,7 @@ class TestDeb:
             e_machine = path.read_bytes()[18:20]  # where the header of ELF has it
             assert int.from_bytes(e_machine, "little") == machine
 
-    def test_every_supported_python_finds_them(self, tree: Path) -> None:
+    def test_every_supported_python_finds_the_packages(self, tree: Path) -> None:
         """Each version of Python that the project names has its folder of packages."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         named = re.findall(r":: (3\.\d+)", "\n".join(project["classifiers"]))

@@ -73,7 +73,7 @@ def test_ready_when_the_port_answers(
         ("throttle", "IMDS gives no valid answer since 2"),  # the first digit of the year
     ],
 )
-def test_failing_imds_is_no_reason(
+def test_failing_imds_is_no_reason_to_restart(
     fault: str, status: str, manager: Manager, start_exporter: Start
 ) -> None:
     """The watchdog is fed while IMDS keeps a question open for a minute, and while it throttles."""
@@ -93,8 +93,8 @@ def test_failing_imds_is_no_reason(
         eventually(lambda: manager.heard(f"STATUS={status}"), "the status with this fault")
 
 
-def test_its_end_is_notified(manager: Manager, start_exporter: Start) -> None:
-    """The manager hears that it is ending, and nothing after that."""
+def test_the_end_of_the_exporter_is_notified(manager: Manager, start_exporter: Start) -> None:
+    """The manager hears that the exporter is ending, and nothing after that."""
     with Simulator(QUIET) as simulator:
         exporter = start_exporter(simulator.url, **manager.environment)
         eventually(lambda: manager.heard("READY=1"), "READY=1")

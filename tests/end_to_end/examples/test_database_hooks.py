@@ -16,8 +16,8 @@ from support.servers.http_peer import HttpServer, Request, Response
 
 
 class Patroni(HttpServer):
-    """Patroni's API, which answers to /primary with one of these after the other; the last one
-    stays.
+    """Patroni's API, which answers to /primary with one of ``statuses`` after the other; the last
+    one stays.
     """
 
     def __init__(self, *statuses: int) -> None:
@@ -61,7 +61,8 @@ def test_patroni(
     api_answers: Sequence[int], exit_status: int, calls: list[str], output: str, stage: Stage
 ) -> None:
     """Only a leader hands its role on, and the hook fails if it is still the leader."""
-    timeout = "1" if output else "60"  # a busy machine is slow to ask three times
+    # A hook that fails waits for all of this time; a busy machine is slow to ask three times.
+    timeout = "1" if exit_status else "60"
     with Patroni(*api_answers) as patroni:
         api = patroni.url if api_answers else f"http://{NOBODY}"
         settings = {"PATRONI_API": api, "SWITCHOVER_TIMEOUT": timeout}
@@ -197,15 +198,18 @@ def test_redis_sentinel(case: RedisCase, stage: Stage) -> None:
 
 def test_settings_of_the_page_are_those_of_the_units() -> None:
     """The page lists each setting of each unit, with the value that the unit has."""
+    # A row: | script | `SETTING`, … | `value`, … | meaning |. Only the first row of a script has its
+    # name.
     named: dict[str, dict[str, str]] = {}
     script = ""
     for line in (ROOT / "docs" / "databases-install.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if len(cells) == 4 and cells[1].startswith("`"):
             script = cells[0] or script
-            names, values = (re.findall("`([^`]+)`", cell) for cell in cells[1:3])
+            names = re.findall("`([^`]+)`", cells[1])
+            values = re.findall("`([^`]+)`", cells[2])
             named.setdefault(script, {}).update(zip(names, values, strict=True))
-    assert len(named) == 4
+    assert len(named) == 4, "a unit for each kind of database"
     assert named == {each: unit_environment(each) for each in named}
 
 
@@ -220,9 +224,12 @@ def test_drop_in_that_does_not_approve() -> None:
     assert of_the_page != of_the_unit, "the unit approves"
 
 
-def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
-    """They hand the role over before each type of event that the page on databases lists."""
+def test_units_of_databases_prepare_for_all_types() -> None:
+    """The units that the page on databases links to hand the role over before all five types of
+    events, also those that delete the VM.
+    """
     page = (ROOT / "docs" / "databases.md").read_text()
+    assert "The units below run their script for all five types." in page
     for name in (
         "patroni-switchover",
         "mysql-switchover",
@@ -254,15 +261,17 @@ SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --
 def test_trials_of_the_page_on_databases(
     section: str, said: Sequence[str], is_approved: bool, stage: Stage
 ) -> None:
-    """The commands of each section, with the stand-ins of the page, print what the page says."""
+    """The commands of each section print what the page says. Its first block of commands makes
+    stand-ins for the programs of a database.
+    """
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
 
     def start(commands: str, log: str) -> Program:
-        """Start commands in the folder of the trial. Without ``exec``, a kill would end the shell
-        only.
+        """Start commands in the folder of the trial. The last one, the simulator or the hook, gets an
+        ``exec``: without that, a kill would end the shell only.
         """
-        here = re.sub(r"(\./try-hook|azure-scheduled-events-exporter) ", r"exec \1 ", commands)
-        return Program(["sh", "-c", f"cd {stage.folder} && {here}"], stage.folder / log, **env)
+        in_place = re.sub(r"(\./try-hook|azure-scheduled-events-exporter) ", r"exec \1 ", commands)
+        return Program(["sh", "-c", f"cd {stage.folder} && {in_place}"], stage.folder / log, **env)
 
     (stand_ins, *_) = shell_blocks("databases-trial.md")
     # A section prepares its trial, starts the simulator, and then the hook.

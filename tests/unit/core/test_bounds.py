@@ -43,7 +43,9 @@ def text_bytes(lives: Iterable[Lifecycle]) -> int:
 
 
 def test_documents_that_end_nothing() -> None:
-    """New events in each partly unreadable document: no more are known than of one document."""
+    """Partly unreadable documents, each with new events: the first one fills the room, and since
+    none of them ends an event, later ones add nothing.
+    """
     watch = Watch()
     for number in range(4):
         watch.sees(at(number), *many(f"P{number}-"), unreadable=MALFORMED)
@@ -109,36 +111,37 @@ def test_events_of_the_journal_count() -> None:
 
 
 def test_names_that_change_make_no_room() -> None:
-    """However often the VM gets another name, so that events of others become its own, no more are
-    known than both limits together.
+    """The limits for events of this VM and for those of others hold together, however often events
+    of others become its own, because the VM gets another name.
     """
     watch = Watch("name-0")
     renames = 6
     for number in range(renames):
         watch.vm_name = f"name-{number}"
-        # Events of other VMs, whose names this VM is going to have.
-        names = tuple(f"name-{later}" for later in range(number + 1, renames + 1))
-        flood = many(f"P{number}-", replace(PEER, resources=names))
+        # Events of others now, and of this VM with each of its later names.
+        later_names = tuple(f"name-{later}" for later in range(number + 1, renames + 1))
+        flood = many(f"P{number}-", replace(PEER, resources=later_names))
         known = [life.event for life in watch.known.current.values()]
         watch.sees(at(number), *known, *flood, unreadable=MALFORMED)
     assert len(watch.known.current) <= MOST_PEERS + MOST_OWN
 
 
 def test_long_texts_count_more() -> None:
-    """Events with long texts count as several: new ones, those that grow, and ended ones."""
+    """Events with long texts count as several: those that grow, new ones, and ended ones."""
     watch = Watch()
     watch.sees(at(0), *many("P", count=MOST_PEERS), unreadable=MALFORMED)
+    # The same events with long texts.
     watch.sees(at(1), *many("P", LONG, MOST_PEERS), unreadable=MALFORMED)
     assert text_bytes(watch.known.current.values()) <= MOST_PEERS * SMALL_BYTES
     watch.sees(at(2))
-    for number in range(20):
+    for number in range(20):  # each document has new events, and ends those of the one before
         watch.sees(at(3 + number), *many(f"L{number}-", LONG, 50))
         assert text_bytes(watch.known.current.values()) <= MOST_PEERS * SMALL_BYTES
         assert text_bytes(watch.known.ended.values()) <= MOST_PEERS * SMALL_BYTES
 
 
 def test_a_known_event_that_grows_comes_before_new_ones() -> None:
-    """What a document says of a known event is taken, also as the last of a flood."""
+    """What a document says of a known event (A) is taken, also as the last of a flood."""
     watch = Watch()
     watch.sees(at(0), PEER)
     watch.sees(at(1), *many("P"), LONG, unreadable=MALFORMED)

@@ -69,18 +69,21 @@ def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Jso
 
 
 def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
-    """Grafana leaves out what is not set; only the lowest threshold has no value, and an open range
-    no end.
+    """Grafana leaves out what is not set. It writes null only for the value of the lowest threshold,
+    and for the end of an open range.
     """
     for value in walk(board):
-        if isinstance(value, dict):
-            nulls = {key for key, each in value.items() if each is None}
-            assert nulls <= {"value", "to", "from"}, value
-            assert nulls != {"value"} or set(value) == {"value", "color"}
-        if isinstance(value, dict) and "steps" in value:
-            first, *rest = [step["value"] for step in value["steps"]]
-            assert first is None
-            assert rest == sorted(rest)
+        if not isinstance(value, dict):
+            continue
+        nulls = {key for key, each in value.items() if each is None}
+        assert nulls <= {"value", "to", "from"}, value
+        if "value" in nulls:
+            keys_of_a_step = {"value", "color"}
+            assert set(value) == keys_of_a_step
+        if "steps" in value:
+            lowest, *others = [step["value"] for step in value["steps"]]
+            assert lowest is None
+            assert others == sorted(others)
 
 
 def test_alerts_fill_in_variables_that_the_boards_have() -> None:
@@ -105,9 +108,12 @@ def test_events_are_marked_on_graphs(board: Json) -> None:
     """
     (marks,) = board["annotations"]["list"]
     graphs = {panel["id"]: panel for panel in board["panels"] if panel["type"] == "timeseries"}
-    hidden = set(marks.get("filter", {"ids": []})["ids"])
-    assert hidden == {number for number, panel in graphs.items() if "timeFrom" in panel}
-    if board["uid"].endswith("-exporter"):
+    without_marks = set()
+    if "filter" in marks:
+        assert marks["filter"]["exclude"]
+        without_marks = set(marks["filter"]["ids"])
+    assert without_marks == {number for number, panel in graphs.items() if "timeFrom" in panel}
+    if board["uid"].endswith("-exporter"):  # the page has the query of this board alone
         assert f"```promql\n{marks['expr']}\n```" in MANUAL
         assert f"`{marks['titleFormat']}`" in MANUAL
 
@@ -183,9 +189,11 @@ LABELS = {label for spec in SPECS.values() for label in spec.labels} | {"instanc
 
 
 def columns_by_name(queries: str) -> set[str]:
-    """Return the columns that queries name: by a label_replace that sets the label ``column``."""
-    not_shown_by_any_table = {"row", "order", "traced"}
-    return set(re.findall(r'"column", "([^"]+)", "", ""', queries)) - not_shown_by_any_table
+    """Return the columns that queries name by a label_replace that sets the label ``column``,
+    without those that tables use only to build, order and link their rows.
+    """
+    not_shown = {"row", "order", "traced"}
+    return set(re.findall(r'"column", "([^"]+)", "", ""', queries)) - not_shown
 
 
 def labels_made(queries: str) -> set[str]:
@@ -195,22 +203,23 @@ def labels_made(queries: str) -> set[str]:
     return {*by_outermost_call, *by_copy_of_another}
 
 
-def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
-    """A column that no query gives would be missing without a word, and an override without a
-    column has no effect.
+def test_tables_show_the_columns_that_their_queries_give(board: Json) -> None:
+    """A table keeps each column that its queries name, and no other: one that no query gives would
+    be missing without a word. An override is of a column of its table: any other has no effect.
     """
     for panel in board["panels"]:
         if panel["type"] != "table":
             continue
         options = {each["id"]: each["options"] for each in panel["transformations"]}
-        columns = set(options["labelsToFields"]["keepLabels"])
+        kept = set(options["labelsToFields"]["keepLabels"])
         queries = " ".join(target["expr"] for target in panel["targets"])
-        given = columns_by_name(queries)
-        assert given <= columns, panel["title"]
+        named = columns_by_name(queries)
+        assert named <= kept, panel["title"]
+        given = named | LABELS | labels_made(queries) | {"column"}
         if "calculateField" in options:
             given.add(options["calculateField"]["alias"])
-        assert columns <= given | LABELS | labels_made(queries) | {"column"}, panel["title"]
-        titles = {*columns, *options["organize"]["renameByName"].values()}
+        assert kept <= given, panel["title"]
+        titles = {*kept, *options["organize"]["renameByName"].values()}
         overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
         all_columns = ".*"
         assert overridden - {all_columns} <= titles, panel["title"]
@@ -251,11 +260,10 @@ def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
 
 
 def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
-    """Where a panel counts VMs, the value of a query that found none, while one of 100,000
-    exporters does not see IMDS, is in the range that is shown as doubt, and is not shown as a
-    count.
+    """A panel that counts VMs says that some exporters are blind if it counts none and one of 100,000
+    exporters does not see IMDS: the value of its query is in the range with that text.
     """
-    # A query without a result returns this number times the share of blind exporters.
+    # A query that finds no VM returns UNKNOWN times the share of blind exporters.
     one_of_many_is_blind = UNKNOWN / 100_000
     values = [value for board in BOARDS for value in walk(load(board)) if isinstance(value, dict)]
     ranges = [value["options"] for value in values if value.get("type") == "range"]
@@ -266,8 +274,10 @@ def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
     assert all(each["from"] <= one_of_many_is_blind <= each["to"] for each in of_counts)
 
 
-def test_file_that_nothing_generates_is_to_be_removed() -> None:
-    """To generate the dashboards again would leave it where it is."""
+def test_a_file_that_nothing_generates_is_to_be_removed() -> None:
+    """``problems`` names each committed file that the generator does not make: to generate the
+    dashboards again would leave it where it is.
+    """
     found = problems({})  # no file is generated, so each that is there is surplus
     assert len(found) == len(BOARDS)
     assert all(each.endswith("is generated by nothing: remove it") for each in found)
