@@ -34,7 +34,9 @@ from support.servers.imds_peer import CASES
     ],
 )
 def test_values(text: str, expected: dict[str, tuple[str, int]], tmp_path: Path) -> None:
-    """Comments, quotes, escapes and continued lines mean what they mean to systemd."""
+    """Comments, quotes, escapes and continued lines mean what they mean to systemd. Each value comes
+    with the number of the line in which its variable stands.
+    """
     file = tmp_path / "environment"
     file.write_text(text)
     assert load(file) == expected
@@ -81,8 +83,8 @@ def test_invisible_characters(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_not_text(tmp_path: Path) -> None:
-    """A file that is not UTF-8 text is refused in the words of the other files, also one that
-    Notepad has written.
+    """A file that is not UTF-8 text is refused, as other files are. Notepad writes UTF-16, which is
+    no UTF-8, or UTF-8 with a byte order mark.
     """
     file = tmp_path / "environment"
     file.write_bytes(b"A=\xff\n")

@@ -110,10 +110,12 @@ class TestDisk:
 class TestOneWriter:
     """No other process can write while the exporter runs, also while it keeps entries in memory."""
 
-    def test_the_lock_is_kept_in_memory(
+    def test_the_lock_is_kept_while_entries_are_in_memory(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path
     ) -> None:
-        """While a disk error keeps the journal in memory, a second exporter is still refused."""
+        """While another program's lock keeps the journal in memory, a second exporter is still
+        refused.
+        """
         exporter = run()
         with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as backup:
             backup.execute("BEGIN IMMEDIATE")
@@ -123,7 +125,7 @@ class TestOneWriter:
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         assert rows(state) == [("A", "detected")]
 
-    def test_the_second_learns_it_late(self, disk: Image, run: Callable[..., Exporter]) -> None:
+    def test_a_second_exporter_is_refused_late(self, disk: Image, run: Callable[..., Exporter]) -> None:
         """A second exporter runs while the disk does not answer, and ends when it is refused."""
         journal = disk.place / "state" / "journal.sqlite"
         run(path=journal)

@@ -35,8 +35,9 @@ class TestDamage:
         simulator: Simulator,
         state: Path,
     ) -> None:
-        """A follower reads on in the new journal. It begins with the transition whose write found
-        the damage, and its numbers continue.
+        """When a foreign database has taken the journal's place, the exporter begins a new journal,
+        with the transition whose write found the damage. A follower reads on in this one, and the
+        numbers continue.
         """
         exporter, follower = one_detected(run, follow, simulator)
         Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own

@@ -15,7 +15,7 @@ from trials.trial import polls_on
 
 
 class TestClock:
-    """The clock is wrong at the start."""
+    """A restart with the clock of this machine, or with a wrong one."""
 
     def test_history_is_not_removed(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path

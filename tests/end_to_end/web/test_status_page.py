@@ -127,8 +127,8 @@ def test_event_appears_and_goes_without_a_reload(
 
 
 def test_countdown_runs(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
-    """The countdown goes down by itself and is right in a browser whose clock is not; marked text
-    stays marked.
+    """The countdown goes down by itself and is right in a browser whose clock is not. Text that
+    the reader has selected stays selected.
     """
     not_before = int(time.time()) + 3000
     reboot = event(NotBefore=formatdate(not_before, usegmt=True))

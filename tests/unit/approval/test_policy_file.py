@@ -203,7 +203,7 @@ def test_every_key() -> None:
 
 
 def test_smallest() -> None:
-    """The shortest policy approves all events of this VM, the first VM of Resources first."""
+    """The shortest policy is one rule that approves everything, and has the defaults otherwise."""
     path = GOOD / "smallest.yaml"
     assert load(path) == Policy(str(path), (Rule("rule 1", Match(), Action.APPROVE, line=2),))
 

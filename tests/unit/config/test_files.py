@@ -183,7 +183,7 @@ def test_file_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["basic_auth_users: {me: x}", "tls_server_config: {cert_file: x}"])
 def test_keys_of_the_web_configuration(key: str, file: Path) -> None:
-    """What belongs in the web configuration is sent there."""
+    """A key of the web configuration is refused, and the message names the file for it."""
     file.write_text(f"{key}\n")
     with pytest.raises(
         UsageError, match=r":1: unknown key .*the file that web\.config\.file names"

@@ -108,6 +108,7 @@ def test_an_event_that_cuts_connections() -> None:
 def test_a_quiet_event() -> None:
     """An event during which nothing is sent again shows 0, not the absence of a measurement."""
     vm = Watched()
+    # One reading before the start: what was usual in the minute before it is not known.
     vm.sees(read(0, 100, 10), SCHEDULED)
     vm.sees(read(1, 100, 10), STARTED)
     assert measured(vm.sees(read(20, 100, 10))) == {

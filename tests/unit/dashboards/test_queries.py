@@ -103,16 +103,16 @@ def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
 def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
     """dashboard-linter: target-counter-agg-rule.
 
-    There are two exceptions. A count that goes on after a restart, as the journal keeps it, may be
-    read by itself. The last value within a range may be read of any: an exporter that is down has
-    that one still.
+    There are two exceptions. A count that the journal keeps goes on after a restart, and may be read
+    by itself. Of any counter, ``last_over_time`` may read the last value: that of an exporter that
+    is down. Each rate and each increase is over RATE_WINDOW.
     """
     counters = r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b"
     kept_by_the_journal = {"transitions_total"}
     for where, expr in expressions(board):
         for function, name in re.findall(counters, expr):
-            is_aggregated = function in {"rate", "increase", "last_over_time"}
-            assert is_aggregated or name in kept_by_the_journal, f"{where}: {name}"
+            is_within_a_range = function in {"rate", "increase", "last_over_time"}
+            assert is_within_a_range or name in kept_by_the_journal, f"{where}: {name}"
         for window in re.findall(r"\b(?:rate|increase)\([^\[]*\[([^\]]*)\]", expr):
             assert window == RATE_WINDOW, where
 

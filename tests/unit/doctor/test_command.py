@@ -21,7 +21,9 @@ def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
 
 
 def test_an_exporter_that_does_not_push_yet(simulator: Simulator, tmp_path: Path) -> None:
-    """An exporter that was not restarted after it was to push alerts is no exporter that pushes."""
+    """The address of an Alertmanager was set, but the exporter was not restarted since: doctor says
+    that it pushes no alerts.
+    """
     with Exporter(simulator.url, tmp_path / "log") as exporter:
         exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
         (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")

@@ -175,11 +175,12 @@ def test_an_event_that_changes_after_its_preparation(
 def test_an_event_that_comes_while_it_recovers(
     imds: Simulator, hook: Start, tmp_path: Path
 ) -> None:
-    """A new event stops the recovery. Then the script prepares, the event is approved, and it
-    recovers once more after it.
+    """A new event stops the recovery. Then the script prepares for this event, which is approved,
+    and recovers once more when it is over.
     """
     log = tmp_path / "vm_0.log"
-    waits = f"""if [ "$1" = recover ] && [ ! -e "{tmp_path}/second" ]
+    # The recovery does not end by itself, unless the file ``ends`` exists.
+    waits = f"""if [ "$1" = recover ] && [ ! -e "{tmp_path}/ends" ]
 then trap 'echo "stopped A" >>"{log}"; exit' TERM; sleep 60 & wait; fi"""
     started = hook("--approve", "own", script=waits)
     imds.set_document([event("A")])
@@ -190,7 +191,7 @@ then trap 'echo "stopped A" >>"{log}"; exit' TERM; sleep 60 & wait; fi"""
     eventually(lambda: approvals(imds) == 2, "the approval of B")
     assert lines(tmp_path) == ["prepare A", "recover A", "stopped A", "prepare B"]
     started.wait_for_line("hook interrupts recover, because an event comes.*event_id=A")
-    (tmp_path / "second").touch()
+    (tmp_path / "ends").touch()
     imds.set_document([])
     started.wait_for_line("run ended.* phase=recover .*outcome=ok")
     *_, last = lines(tmp_path)
