@@ -34,8 +34,8 @@ from support.servers.imds_peer import CASES
     ],
 )
 def test_values(text: str, expected: dict[str, tuple[str, int]], tmp_path: Path) -> None:
-    """Comments, quotes, escapes and continued lines mean what they mean to systemd. Each value comes
-    with the number of the line in which its variable stands.
+    """Comments, quotes, escapes and continued lines mean what they mean to systemd. Each value
+    comes with the number of the line in which its variable stands.
     """
     file = tmp_path / "environment"
     file.write_text(text)

@@ -198,8 +198,8 @@ def test_redis_sentinel(case: RedisCase, stage: Stage) -> None:
 
 def test_settings_of_the_page_are_those_of_the_units() -> None:
     """The page lists each setting of each unit, with the value that the unit has."""
-    # A row: | script | `SETTING`, … | `value`, … | meaning |. Only the first row of a script has its
-    # name.
+    # A row: | script | `SETTING`, … | `value`, … | meaning |. Only the first row of a script names
+    # the script.
     named: dict[str, dict[str, str]] = {}
     script = ""
     for line in (ROOT / "docs" / "databases-install.md").read_text().splitlines():
@@ -267,8 +267,8 @@ def test_trials_of_the_page_on_databases(
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
 
     def start(commands: str, log: str) -> Program:
-        """Start commands in the folder of the trial. The last one, the simulator or the hook, gets an
-        ``exec``: without that, a kill would end the shell only.
+        """Start commands in the folder of the trial. The last one, the simulator or the hook, gets
+        an ``exec``: without that, a kill would end the shell only.
         """
         in_place = re.sub(r"(\./try-hook|azure-scheduled-events-exporter) ", r"exec \1 ", commands)
         return Program(["sh", "-c", f"cd {stage.folder} && {in_place}"], stage.folder / log, **env)

@@ -125,7 +125,9 @@ class TestOneWriter:
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         assert rows(state) == [("A", "detected")]
 
-    def test_a_second_exporter_is_refused_late(self, disk: Image, run: Callable[..., Exporter]) -> None:
+    def test_a_second_exporter_is_refused_late(
+        self, disk: Image, run: Callable[..., Exporter]
+    ) -> None:
         """A second exporter runs while the disk does not answer, and ends when it is refused."""
         journal = disk.place / "state" / "journal.sqlite"
         run(path=journal)

@@ -69,8 +69,8 @@ def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Jso
 
 
 def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
-    """Grafana leaves out what is not set. It writes null only for the value of the lowest threshold,
-    and for the end of an open range.
+    """Grafana leaves out what is not set. It writes null only for the value of the lowest
+    threshold, and for the end of an open range.
     """
     for value in walk(board):
         if not isinstance(value, dict):
@@ -260,8 +260,8 @@ def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
 
 
 def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
-    """A panel that counts VMs says that some exporters are blind if it counts none and one of 100,000
-    exporters does not see IMDS: the value of its query is in the range with that text.
+    """A panel that counts VMs says that some exporters are blind if it counts none and one of
+    100,000 exporters does not see IMDS: the value of its query is in the range with that text.
     """
     # A query that finds no VM returns UNKNOWN times the share of blind exporters.
     one_of_many_is_blind = UNKNOWN / 100_000

@@ -103,9 +103,9 @@ def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
 def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
     """dashboard-linter: target-counter-agg-rule.
 
-    There are two exceptions. A count that the journal keeps goes on after a restart, and may be read
-    by itself. Of any counter, ``last_over_time`` may read the last value: that of an exporter that
-    is down. Each rate and each increase is over RATE_WINDOW.
+    There are two exceptions. A count that the journal keeps goes on after a restart, and may be
+    read by itself. Of any counter, ``last_over_time`` may read the last value, which an exporter
+    that is down has still. Each rate and each increase is over RATE_WINDOW.
     """
     counters = r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b"
     kept_by_the_journal = {"transitions_total"}

@@ -58,7 +58,9 @@ def test_a_disk_that_cannot_be_read_for_a_while(disk_works: threading.Event, fol
     assert history(folder) == ["A"]
 
 
-def test_entries_are_written_before_the_journal_is_read(disk_works: threading.Event, folder: Path) -> None:
+def test_entries_are_written_before_the_journal_is_read(
+    disk_works: threading.Event, folder: Path
+) -> None:
     """While a disk that fails keeps the journal from being read, whoever writes an entry does not
     wait for it. These entries do not replace what the file has.
     """

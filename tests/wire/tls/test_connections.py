@@ -19,7 +19,6 @@ from support.servers.tls_serving import (
     ask,
     encrypted,
     let_in,
-    logged_at,
     trusting,
     wrapped,
 )
