@@ -153,7 +153,7 @@ class TestShell:
     """What is typed can be typed."""
 
     def test_syntax(self) -> None:
-        """A shell reads it, and a console block has something behind a prompt."""
+        """A shell can read what is typed, and a console block has something behind a prompt."""
         for block in SHELL:
             assert typed(block).strip(), (
                 f"{block.place}: a console block shows what is typed behind '$ ' or '# '"

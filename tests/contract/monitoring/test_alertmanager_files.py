@@ -206,8 +206,10 @@ def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> N
 
 
 def test_the_documented_route_for_each_team(tmp_path: Path) -> None:
-    """With the page's route before ours, one event with VMs of two teams pages each team, and its
-    commands for amtool pass.
+    """With the page's route before ours, one event with VMs of two teams pages each team, and the
+    page's commands for amtool pass.
+
+    The route is that of the team dba; our pager is that of the team web.
     """
     page = ROOT / "docs" / "existing-alertmanager.md"
     (text,) = (block.text for block in blocks(page) if block.file_name == "with-teams.yml")
@@ -230,7 +232,7 @@ def test_the_documented_route_for_each_team(tmp_path: Path) -> None:
                 "vm_name": "db-1",
             }
             post(alertmanager.url, dba, web, not_back, {**FREEZE, "team": "dba"})
-            receiver.wait_for([(f"{PREFIX}Reboot", "critical", "firing")])
+            receiver.wait_for([(f"{PREFIX}Reboot", "critical", "firing")])  # the page of web
             eventually(lambda: len(receiver.notified("/dba")) == 2, "the team dba is paged twice")
             assert receivers_of(alertmanager.url, {**FREEZE, "team": "dba"}) == ["tickets"]
         pages = [each for each in receiver.webhooks() if each.path != "/tickets"]

@@ -28,9 +28,10 @@ def run(
     values: Mapping[str, str],
     added: Mapping[str, str] | None = None,
 ) -> str:
-    """Run ``stories`` on the rules that ``values`` make; return what promtool complains about.
+    """Run ``stories`` on the rules that ``values`` of a values file make; return what promtool
+    complains about.
 
-    Recordings get the labels ``added``.
+    What recording rules record gets the labels ``added``.
     """
     content = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](resolve(values)))
     # ExporterDown reads whether NOT_BACK fires.
@@ -57,17 +58,20 @@ ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *PAUSES, *EXPORTERS, *WITNESSES, *VMS, 
 )
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
     """The shipped rules raise what the stories say, at these moments."""
-    assert run(tmp_path, stories, {}) == ""
+    assert run(tmp_path, stories, values={}) == ""
 
 
 def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
-    """Recordings may have more labels than scrapes, such as those of vmalert's -external.label."""
-    assert run(tmp_path, IMPACTS, {}, {"cluster": "a"}) == ""
+    """The alerts are the same if what rules record has more labels than what is scraped. vmalert's
+    -external.label adds such labels.
+    """
+    assert run(tmp_path, IMPACTS, values={}, added={"cluster": "a"}) == ""
 
 
 def test_every_alert_has_its_stories() -> None:
     """Each alert fires in a story, and does not in another or before."""
-    # By alert, the checks of all stories: `5m:1` is one that fires after 5 minutes, `5m:0` none.
+    # By alert, the checks of all stories: with `5m:1` it fires after 5 minutes, with `5m:0` it does
+    # not, and with `never` it does not at any time. Spaces end each check for the search below.
     checks_of = {PREFIX + name: "" for story in ALL for name in story.alerts}
     for story in ALL:
         for name, checks in story.alerts.items():

@@ -17,14 +17,15 @@ from support.quiet import QUIET
 from trials.clock import WallClock
 from trials.trial import polls_on
 
-HELD = """\
+HOLDS_PREEMPT = """\
 rules:
   - {name: keep, match: {event_type: Preempt}, action: hold}
   - {name: go on, action: approve}
 """
-HELD_BY_TIME = HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
-HELD_BY_RULE = "held by rule 'keep'"
-NO_TYPE = (
+HOLDS_LONG_NOTICE = HOLDS_PREEMPT.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
+"""Two policies: each holds the event of these tests, and approves all others."""
+REASON_OF_RULE = "held by rule 'keep'"
+REASON_WITHOUT_TYPE = (
     "IMDS shows no EventType for it, so no rule decides; without approval it begins at NotBefore"
 )
 
@@ -94,8 +95,8 @@ def wait_for_reason(exporter: Exporter, reason: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "policy", "reason_without_it"),
     [
-        ("EventType", HELD, NO_TYPE),
-        ("NotBefore", HELD_BY_TIME, HELD_BY_RULE),
+        ("EventType", HOLDS_PREEMPT, REASON_WITHOUT_TYPE),
+        ("NotBefore", HOLDS_LONG_NOTICE, REASON_OF_RULE),
     ],
 )
 def test_a_field_that_one_document_lacks(
@@ -112,9 +113,9 @@ def test_a_field_that_one_document_lacks(
     whole = event()
     lacking = {key: value for key, value in whole.items() if key != missing}
     for shown, reason in (
-        (whole, HELD_BY_RULE),
+        (whole, REASON_OF_RULE),
         (lacking, reason_without_it),
-        (whole, HELD_BY_RULE),
+        (whole, REASON_OF_RULE),
     ):
         show_for_some_polls(simulator, exporter, shown)
         wait_for_reason(exporter, reason)
@@ -125,9 +126,9 @@ def test_an_event_that_never_had_a_type(
     simulator: Simulator, start: Callable[[str], Exporter]
 ) -> None:
     """No policy approves an event of which nobody knows what it does, and the reason says so."""
-    exporter = start(HELD)
+    exporter = start(HOLDS_PREEMPT)
     show_for_some_polls(simulator, exporter, event(EventType=None, EventSource="User"))
-    wait_for_reason(exporter, NO_TYPE)
+    wait_for_reason(exporter, REASON_WITHOUT_TYPE)
     assert approvals_sent(simulator) == 0
     show_for_some_polls(simulator, exporter, event("B", EventType="Reboot", EventSource="User"))
     assert approvals_sent(simulator) == 1, "the same with a type is approved"
@@ -144,7 +145,7 @@ def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str],
     )
     for resources in (["vm_0", "vm_1"], ["vm_1"], []):
         show_for_some_polls(simulator, exporter, event(Resources=resources))
-        wait_for_reason(exporter, HELD_BY_RULE)
+        wait_for_reason(exporter, REASON_OF_RULE)
     assert approvals_sent(simulator) == 0
     show_for_some_polls(simulator, exporter, event("B", Resources=["vm_1"]))
     assert approvals_sent(simulator) == 1, "an event that never named this VM is approved"
@@ -153,8 +154,8 @@ def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str],
 def test_a_document_that_contradicts_itself(
     simulator: Simulator, start: Callable[[str], Exporter]
 ) -> None:
-    """An event that a document shows as a short Freeze and as a Redeploy, or with two impacts, is
-    not approved.
+    """An event that a document shows as a short Freeze and as a Redeploy, or with an impact of 5 s
+    and of unknown length, is not approved.
     """
     exporter = start("documented")
     freeze = event(EventType="Freeze", DurationInSeconds=5)
@@ -167,12 +168,13 @@ def test_a_document_that_contradicts_itself(
         wait_for_reason(
             exporter, "one document has several entries for it that differ, so no rule decides"
         )
-    twice = (
+    warning = (
         "event A appears more than once in one document: if its entries differ, no policy"
         " approves it"
     )
-    assert exporter.lines(twice)
-    show_for_some_polls(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
+    assert exporter.lines(warning)
+    of_unknown_length = {**freeze, "DurationInSeconds": -1}
+    show_for_some_polls(simulator, exporter, freeze, of_unknown_length)
     wait_for_reason(exporter, "one document has several entries for it that differ")
     assert approvals_sent(simulator) == 0
 

@@ -72,7 +72,9 @@ def test_as_the_first_process_of_a_container(simulator: Simulator, tmp_path: Pat
 def test_signals_that_do_not_end_it(
     simulator: Simulator, start_exporter: Start, tmp_path: Path
 ) -> None:
-    """SIGHUP says what needs a restart and what does not; SIGUSR1 and SIGUSR2 have no effect."""
+    """On SIGHUP, the log says that settings need a restart and that files do not: a changed policy
+    is read without one. SIGUSR1 and SIGUSR2 have no effect.
+    """
     policy = tmp_path / "policy.yaml"
     policy.write_text("rules:\n  - name: first\n    action: approve\n")
     exporter = start_exporter(

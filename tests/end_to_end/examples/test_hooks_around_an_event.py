@@ -73,7 +73,7 @@ def block(part: str) -> str:
 
 
 def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
-    """The script of the page follows events, drains, and then approves."""
+    """The script of the page follows events, drains for the reboot of ONE, and then approves it."""
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
         stage.slow(on=True)
@@ -82,7 +82,8 @@ def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -
         try:
 
             def drains() -> list[str]:
-                simulator.play(ONE)  # again, since nobody knows when the script follows
+                # Each look plays a new event, since nobody knows when the script begins to follow.
+                simulator.play(ONE)
                 return stage.calls
 
             eventually(drains, "the drain")
@@ -100,7 +101,11 @@ def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -
     ids=["no answer", "failed", "refused"],
 )
 def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:
-    """The line of the page undoes its drain only if the event is certainly not approved."""
+    """The line of the page undoes its drain only if the event is certainly not approved.
+
+    The ``treatment`` is what becomes of its first approval: with 500 or 409, that status is the
+    answer, and with LATE IMDS approves the event, but no answer comes.
+    """
     with Simulator(ONE) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
         (announced,) = eventually(lambda: simulator.record, "the announcement")
         flags = {

@@ -206,10 +206,12 @@ def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.place) for block in FILES])
 def test_documented_files(block: Block, authority: Authority, tmp_path: Path) -> None:
-    """Each web configuration on the page about it is one that the exporter takes."""
-    documented = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}
-    for name, source in documented.items():
-        shutil.copy(authority.folder / source, tmp_path / name)
+    """Each web configuration on the page about it is one that the exporter takes, in a folder with
+    the certificates and keys that the page names.
+    """
+    made_here = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}
+    for name_on_the_page, name_here in made_here.items():
+        shutil.copy(authority.folder / name_here, tmp_path / name_on_the_page)
     file = tmp_path / "documented.yml"
     file.write_text(block.text)
     done = check_config(file)

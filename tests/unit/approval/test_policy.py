@@ -194,8 +194,9 @@ def test_leader_only(
     """VMs take turns if there are several or with ``leader_only: true``, and never with
     ``leader_only: false``.
 
-    ``first`` and ``second`` are the seconds after which vmss_0 and vmss_1 approve; None is never,
-    because the rule is for events of the VM itself.
+    ``leader_only`` is None if the rule does not have it. ``first`` and ``second`` are the seconds
+    after which vmss_0 and vmss_1 approve; None is never, because the rule is for events of the VM
+    itself.
     """
     rule = Rule("r", Match(), Action.APPROVE, leader_only=leader_only, takeover=10.0)
     for vm, begins in (("vmss_0", first), ("vmss_1", second)):

@@ -27,7 +27,7 @@ def test_table(simulator: Simulator) -> None:
         "Platform",
         "self",
         "vm_0, vm_1",
-        "30s",
+        "30s",  # how long the impact lasts
         "(in 1",  # NotBefore is 15 minutes ahead, or 14 on a slow machine
         "VirtualMachine",
     ):
@@ -49,7 +49,9 @@ def test_json(simulator: Simulator) -> None:
 
 
 def test_imds_down() -> None:
-    """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
+    """If IMDS cannot be reached, one line reports it, with the commands to try, and the status is
+    1, unlike with no events.
+    """
     url = f"http://{NOBODY}"
     words = (url, "Connection refused", f"{NAME} doctor", f"{NAME} demo", f"{NAME} simulate")
     assert_one_line(command("events", "--imds.endpoint", url), 1, *words)

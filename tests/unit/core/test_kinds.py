@@ -20,7 +20,9 @@ EVENT = ScheduledEvent("E", "Reboot", "Scheduled", "Platform", ("vm_0",), NOW + 
 
 
 def seen(known: Lifecycles, event: ScheduledEvent) -> Lifecycles:
-    """Return the known events after a document with ``event``."""
+    """Return the known events after a document with ``event``: the first one at NOW, a later one a
+    second after it.
+    """
     now = Timestamp(NOW + len(known.current))
     return observe(known, Document(1, (event,)), ObservationContext(now, "vm_0"))[0]
 
@@ -64,7 +66,9 @@ def test_each_kind(kind: Kind, values: dict[str, Any]) -> None:
 
 
 def test_a_kind_changes_while_the_event_goes_on() -> None:
-    """An event days ahead becomes near as time passes, and far again if NotBefore moves."""
+    """An event days ahead becomes near as time passes, and far again if NotBefore moves. Once
+    it has started, it is not ahead.
+    """
     known = seen(Lifecycles(), replace(EVENT, not_before=NOW + 2 * DAY))
     assert kind_of(known.current["E"], NOW) is Kind.FAR_AHEAD
     assert kind_of(known.current["E"], NOW + DAY) is Kind.ANNOUNCED
@@ -76,7 +80,7 @@ def test_a_kind_changes_while_the_event_goes_on() -> None:
 
 @dataclass(frozen=True)
 class Lived:
-    """An event that was announced, has started, and was measured; all lengths in seconds.
+    """An event that was announced, has started, and may have been measured; all lengths in seconds.
 
     Attributes:
         kind: what it is now.
@@ -102,9 +106,11 @@ LIVED = [
     Lived(Kind.ANNOUNCED, announced=5.0, measured=None, harmless_below=0.0),
     Lived(Kind.ANNOUNCED, announced=5.0, measured=None, harmless_below=5.0),
     Lived(Kind.HARMLESS, announced=20.0, measured=12.0, harmless_below=30.0),
+    # A pause of up to NOISE_SECONDS, 0.1, does not count.
     Lived(Kind.HARMLESS, announced=0.0, measured=0.06, harmless_below=0.0),
     Lived(Kind.ANNOUNCED, announced=0.0, measured=0.3, harmless_below=0.0),
     Lived(Kind.ANNOUNCED, announced=0.0, measured=12.0, event_type="Reboot"),
+    # An event that is Started for more than half an hour does not end as announced.
     Lived(Kind.HARMLESS, announced=5.0, measured=None, started_for=1800.0),
     Lived(Kind.ANNOUNCED, announced=5.0, measured=None, started_for=1801.0),
     Lived(
@@ -156,5 +162,6 @@ def test_an_approval_from_here_explains_a_start() -> None:
     it waiting.
     """
     known, _ = mark_approved(seen(Lifecycles(), EVENT), "E", Approver.OPERATOR, Timestamp(NOW))
-    life = replace(known.current["E"], started_at=known.current["E"].first_seen)
-    assert kind_of(life, NOW) is Kind.ANNOUNCED
+    approved = known.current["E"]
+    first_seen_as_started = replace(approved, started_at=approved.first_seen)
+    assert kind_of(first_seen_as_started, NOW) is Kind.ANNOUNCED

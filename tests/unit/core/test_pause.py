@@ -14,35 +14,37 @@ def read(wall: float, since_boot: float, boot_id: str = "boot-1") -> Timestamp:
 
 
 @pytest.mark.parametrize(
-    ("late", "seconds"),
+    ("wall_late", "since_boot_late", "seconds"),
     [
-        pytest.param((0.0, 0.0), 0.0, id="in time"),
-        pytest.param((-0.02, -0.02), 0.0, id="looked at before it was due"),
+        pytest.param(0.0, 0.0, 0.0, id="in time"),
+        pytest.param(-0.02, -0.02, 0.0, id="looked at before it was due"),
         pytest.param(
-            (2.5, 2.5),
+            2.5,
+            2.5,
             2.5,
             id="the process was stopped, or the VM suspended and its wall clock set right",
         ),
-        pytest.param((0.5, 2.5), 2.5, id="the VM was suspended, its wall clock still late"),
-        pytest.param((7.5, 0.0), 7.5, id="the VM was frozen, and its wall clock set right"),
-        pytest.param((7.5, -0.04), 7.5, id="the same, before the next tick"),
-        pytest.param((-3600.0, 0.5), 0.5, id="the wall clock was set back"),
-        pytest.param((900.0, 0.0), 900.0, id="the longest step that is taken for a pause"),
-        pytest.param((3600.0, 0.5), 0.5, id="the wall clock was set forward by an hour"),
-        pytest.param((3600.0, 3600.0), 3600.0, id="the process was stopped for an hour"),
-        pytest.param((4000.0, 3600.0), 4000.0, id="suspended for an hour, and late before"),
+        pytest.param(0.5, 2.5, 2.5, id="the VM was suspended, its wall clock still late"),
+        pytest.param(7.5, 0.0, 7.5, id="the VM was frozen, and its wall clock set right"),
+        pytest.param(7.5, -0.04, 7.5, id="the same, before the next tick"),
+        pytest.param(-3600.0, 0.5, 0.5, id="the wall clock was set back"),
+        pytest.param(900.0, 0.0, 900.0, id="the longest step that is taken for a pause"),
+        pytest.param(3600.0, 0.5, 0.5, id="the wall clock was set forward by an hour"),
+        pytest.param(3600.0, 3600.0, 3600.0, id="the process was stopped for an hour"),
+        pytest.param(4000.0, 3600.0, 4000.0, id="suspended for an hour, and late before"),
     ],
 )
-def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: float) -> None:
+def test_the_clock_that_got_furthest_tells(
+    wall_late: float, since_boot_late: float, seconds: float
+) -> None:
     """The pause is the delay of the clock that advanced most; a clock that was set is no
     pause.
 
-    ``late`` is by how much the wall clock and the one since boot advanced further than the wait
-    that began at ``DUE``.
+    Somebody waits from ``DUE`` on. By ``wall_late`` and ``since_boot_late``, the wall clock and the
+    one since boot advance further than the wait.
     """
-    wall, since_boot = late
     for wait in (0.0, 5.0):
-        now = read(wall + wait, since_boot + wait)
+        now = read(wall_late + wait, since_boot_late + wait)
         assert gap(DUE, now, wait) == pytest.approx(seconds), wait
 
 

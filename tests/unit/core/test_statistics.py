@@ -91,12 +91,13 @@ def test_new_values_make_new_series() -> None:
 
 
 STARTED = replace(LIFE, state=State.STARTED, started_at=at(900))
-DEADLINE = replace(STARTED, approval=Approval(Approver.DEADLINE, at(900)))
-FAILED = replace(STARTED, started_at=at(0), notice_seconds=0.0)
+STARTED_AT_NOT_BEFORE = replace(STARTED, approval=Approval(Approver.DEADLINE, at(900)))
+FIRST_SEEN_STARTED = replace(STARTED, started_at=at(0), notice_seconds=0.0)
 PAUSED = replace(STARTED, observed_pause=2.5)
-PROVEN = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
-MINE = replace(STARTED, own_name="vm_0", observed_pause=7.0)
-SHRUNK = replace(MINE, event=replace(LIFE.event, resources=("vm_1",)))
+STARTED_BY_A_BOOT = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
+"""No document showed it as Started: a boot of this VM at that time shows that it was."""
+OF_THIS_VM = replace(STARTED, own_name="vm_0", observed_pause=7.0)
+NO_LONGER_OF_THIS_VM = replace(OF_THIS_VM, event=replace(LIFE.event, resources=("vm_1",)))
 ADVICE = replace(LIFE, state=State.ADVISORY, notice_seconds=None)
 # A transition, the life after it, and seconds after the event was first seen.
 Steps = list[tuple[Transition, Lifecycle, float]]
@@ -126,7 +127,7 @@ def approved_and_started(approver: Approver) -> Steps:
             id="without a NotBefore",
         ),
         pytest.param(
-            [(Transition.DETECTED, FAILED, 0)],
+            [(Transition.DETECTED, FIRST_SEEN_STARTED, 0)],
             {"notice": {("Freeze",): 0.0}},
             id="first seen started",
         ),
@@ -142,7 +143,10 @@ def approved_and_started(approver: Approver) -> Steps:
             for approver in (Approver.EXPORTER, Approver.OPERATOR, Approver.EXTERNAL)
         ),
         pytest.param(
-            [(Transition.STARTED, DEADLINE, 900), (Transition.COMPLETED, DEADLINE, 1500)],
+            [
+                (Transition.STARTED, STARTED_AT_NOT_BEFORE, 900),
+                (Transition.COMPLETED, STARTED_AT_NOT_BEFORE, 1500),
+            ],
             {
                 "approval_latency": {("Freeze", "deadline"): 900.0},
                 "time_in_state": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
@@ -150,7 +154,10 @@ def approved_and_started(approver: Approver) -> Steps:
             id="started at NotBefore",
         ),
         pytest.param(
-            [(Transition.STARTED, FAILED, 0), (Transition.COMPLETED, FAILED, 600)],
+            [
+                (Transition.STARTED, FIRST_SEEN_STARTED, 0),
+                (Transition.COMPLETED, FIRST_SEEN_STARTED, 600),
+            ],
             {"time_in_state": {("Freeze", "started"): 600.0}},
             id="never scheduled",
         ),
@@ -173,7 +180,7 @@ def approved_and_started(approver: Approver) -> Steps:
             id="advice: it has neither a notice nor phases",
         ),
         pytest.param(
-            [(Transition.COMPLETED, PROVEN, 960)],
+            [(Transition.COMPLETED, STARTED_BY_A_BOOT, 960)],
             {"time_in_state": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 60.0}},
             id="proven by a boot",
         ),
@@ -183,7 +190,10 @@ def approved_and_started(approver: Approver) -> Steps:
             id="paused",
         ),
         pytest.param(
-            [(Transition.STARTED, MINE, 900), (Transition.COMPLETED, SHRUNK, 1500)],
+            [
+                (Transition.STARTED, OF_THIS_VM, 900),
+                (Transition.COMPLETED, NO_LONGER_OF_THIS_VM, 1500),
+            ],
             {
                 "time_in_state": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
                 "pauses": {("Freeze",): 7.0},
@@ -198,6 +208,7 @@ def test_what_transitions_add(steps: Steps, expected: Totals) -> None:
     """
     changes = []
     for transition, life, seconds in steps:
+        # After a boot, moments are those of the new boot.
         boot = "boot-2" if life.proven_by_boot else "boot-1"
         changes.append(Change(transition, life, at(seconds, boot)))
     result = statistics(*changes)

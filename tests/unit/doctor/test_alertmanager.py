@@ -33,14 +33,23 @@ def inhibitions(*rules: dict[str, Any]) -> Finding:
 @pytest.mark.parametrize(
     ("source", "target", "equal", "words"),
     [
-        ("severity=critical", "severity=warning", ["instance"], "with severity=critical fires"),
-        (
+        pytest.param(
+            "severity=critical",
+            "severity=warning",
+            ["instance"],
+            "with severity=critical fires",
+            id="one label that they lack",
+        ),
+        pytest.param(
             'severity="critical"',
             '{severity=~"warning|info"}',
             ["instance", "namespace"],
             "[instance, namespace]",
+            id="two labels that they lack",
         ),
-        ("alertname=Down", 'severity=~".+"', [], "with alertname=Down fires"),
+        pytest.param(
+            "alertname=Down", 'severity=~".+"', [], "with alertname=Down fires", id="no label"
+        ),
         pytest.param(
             r'alertname="Disk \"/data\" is full"',
             'severity=~".+"',
@@ -53,8 +62,9 @@ def inhibitions(*rules: dict[str, Any]) -> Finding:
 def test_inhibitions_that_mute_events(
     source: str, target: str, equal: list[str], words: str
 ) -> None:
-    """To Alertmanager, a label that both alerts lack is equal, so such an inhibition mutes alerts
-    about events.
+    """Doctor warns of an inhibition whose ``equal`` has only labels that alerts about events lack.
+
+    To Alertmanager, a label that both alerts lack is equal, so it mutes alerts about other events.
     """
     rule = {"source_matchers": [source], "target_matchers": [target], "equal": equal}
     found = inhibitions(rule)
@@ -152,19 +162,22 @@ def test_severities_of_the_rules_that_are_loaded() -> None:
 
 
 _WORDS_OF_THE_TEAM = {"critical": "sev1", "warning": "sev2", "info": "sev3"}
-_MUTES_TICKETS = {
+_SEV1_INHIBITS_OTHERS = {
     "source_matchers": ['severity="sev1"'],
     "target_matchers": ['severity=~"sev2|sev3"'],
     "equal": ["instance"],
 }
-_NAMES_PAGES = {"receiver": "team", "routes": [{"receiver": "p", "matchers": ['severity="sev1"']}]}
+_ROUTE_OF_SEV1 = {
+    "receiver": "team",
+    "routes": [{"receiver": "p", "matchers": ['severity="sev1"']}],
+}
 
 
 def test_words_of_the_rules_that_are_loaded() -> None:
     """Inhibitions and routes are judged with the severities of the rules in Prometheus: a team's
     own words count, and those of the shipped rules do not.
     """
-    replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
+    replies = alertmanager(route=_ROUTE_OF_SEV1, inhibit_rules=[_OURS, _SEV1_INHIBITS_OTHERS])
     with_their_words = examined("Alertmanager", replies, words=_WORDS_OF_THE_TEAM)
     muted = finding_of("inhibitions", with_their_words)
     assert muted.mark == "warning"
@@ -176,10 +189,10 @@ def test_words_of_the_rules_that_are_loaded() -> None:
 
 
 def test_severities_that_only_a_values_file_tells(tmp_path: Path) -> None:
-    """Without the rules of a Prometheus and a values file, what depends on severities is not said
-    to be well or wrong. With a values file, it is.
+    """With neither the rules of a Prometheus nor a values file, doctor skips what depends on
+    severities. With a values file alone, it judges by the severities in that file.
     """
-    replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
+    replies = alertmanager(route=_ROUTE_OF_SEV1, inhibit_rules=[_OURS, _SEV1_INHIBITS_OTHERS])
     # No ``words``: the rules that Prometheus has loaded are not known.
     without_rules = examined("Alertmanager", replies, words=None)
     for check in ("severities", "inhibitions"):

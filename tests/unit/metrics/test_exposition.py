@@ -154,18 +154,20 @@ def test_the_countdown_is_of_the_moment_of_the_scrape() -> None:
 
 def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
     """A change of any field of the snapshot appears in the next scrape: an exposition that has
-    rendered the snapshot before shows the same as a new one.
+    rendered an earlier snapshot keeps nothing of it, and shows the same as a new exposition.
     """
     before = full_life()
-    # Each field changes to the value that it has here; every current event needs a time in `seen`.
-    after = Snapshot(seen=dict.fromkeys(before.current, NOON + 91))
+    # Each field in turn gets the value that it has here, which is the default. But every current
+    # event needs a time in `seen`.
+    other_values = Snapshot(seen=dict.fromkeys(before.current, NOON + 91))
+    published = [before]
     for each in fields(Snapshot):
-        published = [before]
-        used = Exposition(lambda: published[-1], lambda: NOON)  # noqa: B023 - called in this turn
-        used.render()
-        published.append(replace(before, **{each.name: getattr(after, each.name)}))
-        new = Exposition(lambda: published[-1], lambda: NOON)  # noqa: B023 - called in this turn
-        shown = without_process(used.render().body.decode())
+        published[0] = before
+        rendered_before = Exposition(lambda: published[0], lambda: NOON)
+        rendered_before.render()
+        published[0] = replace(before, **{each.name: getattr(other_values, each.name)})
+        new = Exposition(lambda: published[0], lambda: NOON)
+        shown = without_process(rendered_before.render().body.decode())
         assert shown == without_process(new.render().body.decode()), each.name
 
 

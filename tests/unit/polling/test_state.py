@@ -1,4 +1,8 @@
-"""What is known when the journal is read late, and how much of what IMDS sends is known at all."""
+"""What is known when the journal is read late, and how much of what IMDS sends is known at all.
+
+An event that starts before its NotBefore, as here, has been approved by somebody: "approved" is
+counted and journalled before "started".
+"""
 
 import logging
 import sqlite3
@@ -17,6 +21,11 @@ from support.events.journal_contents import rows
 from support.events.machine import ID, Machine, event
 from support.programs import eventually
 from support.quiet import QUIET
+
+UNREADABLE = {"EventType": "Reboot"}
+"""An entry of a document that is no event, as it has no EventId: it could stand for any event, so
+no event ends because this document lacks it.
+"""
 
 
 @pytest.fixture
@@ -141,7 +150,8 @@ def test_events_are_bounded(machine: Machine) -> None:
     peers = [{**event(), "EventId": f"P{n}", "Resources": ["vmss_1"]} for n in range(1500)]
     known_before = peers[:10]
     machine.polls(0, *known_before)
-    machine.polls(1, *reversed(peers), event())
+    known_ones_last = reversed(peers)
+    machine.polls(1, *known_ones_last, event())
     assert machine.exporter
     snapshot = machine.exporter.poller.snapshot
     assert len(snapshot.current) == MOST_PEERS + 1
@@ -151,25 +161,27 @@ def test_events_are_bounded(machine: Machine) -> None:
     assert machine.transitions == {"detected": MOST_PEERS + 1}
 
 
-def test_what_documents_that_end_nothing_add_is_bounded(
+def test_events_of_partly_unreadable_documents_are_bounded(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Partly unreadable documents with new events: what is left out is counted, and logged once;
-    after a restart, the journal has no more events, and none is added.
+    """Partly unreadable documents end no event, so the events of each come on top of those before.
+
+    What is left out is counted, and logged once. After a restart, the journal has no more events,
+    and none is added.
     """
     documents = 3
     in_each = 600
     for second in range(documents):
-        flood = [
+        peers = [
             {**event(), "EventId": f"{second}-{n}", "Resources": ["a"]} for n in range(in_each)
         ]
-        machine.polls(second, *flood, {"EventType": "Reboot"})
+        machine.polls(second, *peers, UNREADABLE)
     assert machine.exporter
     assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS
     dropped = machine.exporter.poller.snapshot.events_dropped
     assert dropped == documents * in_each - MOST_PEERS
-    told = [each for each in caplog.records if "new ones" in str(each.__dict__.get("facts"))]
-    assert len(told) == 1
+    warnings = [each for each in caplog.records if "new ones" in str(each.__dict__.get("facts"))]
+    assert len(warnings) == 1
     machine.ends(in_order=True)
-    machine.polls(10, *flood, {"EventType": "Reboot"})
+    machine.polls(10, *peers, UNREADABLE)
     assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS

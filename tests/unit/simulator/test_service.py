@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from azure_scheduled_events_exporter.simulator.catalog import find
-from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
+from azure_scheduled_events_exporter.simulator.document import ADVICE, PREVIEW, VERSIONS
 from azure_scheduled_events_exporter.simulator.exchange import Answer, Request
 from azure_scheduled_events_exporter.simulator.faults import Fault, FaultWindow
 from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent
@@ -17,39 +17,35 @@ from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, Client
 NONE: Mapping[str, str] = {"accept": "*/*"}
 """The headers of a request without ``Metadata``."""
 
-NEWEST_TWO = ["2024-07-09", "2020-07-01"]
+NEWEST_THREE = ["2025-04-07", "2024-07-09", "2020-07-01"]
 NO_HEADER = {"error": "Bad request: . Required metadata header not specified"}
 
 
 def test_headers_that_are_refused() -> None:
-    """Every version of both paths but the preview needs 'Metadata: true', and none may come through
-    a proxy.
+    """Requests for events need 'Metadata: true' in every version but the preview, and those for
+    instance data in every version. None may come through a proxy.
     """
     client = Client()
     forwarded = {**RIGHT, "x-forwarded-for": "10.0.0.1"}
-    assert client.ask("2017-03-01", headers=NONE).status == 200
-    for version in VERSIONS[1:]:
+    assert client.ask(PREVIEW, headers=NONE).status == 200
+    for version in set(VERSIONS) - {PREVIEW}:
         for headers in (NONE, {"metadata": "false"}, {"metadata": ""}):
             answer = client.ask(version, headers=headers)
             assert (answer.status, json.loads(answer.body)) == (400, NO_HEADER)
         assert client.ask(version, headers=forwarded).status == 400
     assert json.loads(client.ask(method="POST", headers=NONE).body) == NO_HEADER
-    assert (
-        json.loads(client.ask("2017-03-01", path="/metadata/instance", headers=NONE).body)
-        == NO_HEADER
-    )
+    of_instance = client.ask(PREVIEW, path="/metadata/instance", headers=NONE)
+    assert json.loads(of_instance.body) == NO_HEADER
 
 
 def test_api_versions_that_are_refused() -> None:
-    """What is no date is refused with 400 and the newest versions, as are dates after the newest
-    that IMDS knows.
+    """What is no date, and a date before the first version or after the newest one that IMDS knows,
+    is refused with 400 and the newest versions. While the fault VERSION_404 lasts, it is refused
+    with 404.
     """
     for version in ("", "latest", "{latest}", "2016-01-01", "2020-07-01x"):
         answer = Client().ask(version)
-        assert (answer.status, json.loads(answer.body)["newest-versions"]) == (
-            400,
-            ["2025-04-07", *NEWEST_TWO],
-        )
+        assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, NEWEST_THREE)
     older = Client(newest_api_version="2020-07-01")
     for path in ("/metadata/scheduledevents", "/metadata/instance"):
         assert older.ask("2020-07-01", path=path).status == 200
@@ -236,7 +232,9 @@ def primitives(value: object) -> list[type]:
     ],
 )
 def test_other_paths_and_methods(method: str, path: str, status: int) -> None:
-    """An unknown path is 404, an unsupported method is 405."""
+    """An unknown path is 404, and an unsupported method is 405. A name of a VM with percent-encoded
+    characters is known, too.
+    """
     assert Client().ask(method=method, path=path).status == status
 
 

@@ -60,7 +60,9 @@ def test_a_body_that_is_too_large_is_not_empty(serve: Serve) -> None:
 
 
 def test_no_rule_for_the_instance_data(serve: Serve) -> None:
-    """A rule would take the instance data from other programs: the name is to be set instead."""
+    """If the agent refuses the instance data, the advice is to set the VM's name, and not to add a
+    rule for the agent as for events: that would keep the instance data from other programs.
+    """
     with pytest.raises(ImdsError) as caught:
         client_of(serve(always(http_case("msp-403"))).url).instance(LONG_LIMIT)
     assert "add no rule for /metadata/instance" in str(caught.value)
@@ -69,7 +71,9 @@ def test_no_rule_for_the_instance_data(serve: Serve) -> None:
 
 
 def test_user_without_an_account(tmp_path: Path) -> None:
-    """The user is the one that the agent sees: of /etc/passwd alone, else ``undefined``."""
+    """The user that an advice names is the one that the agent sees: the agent reads /etc/passwd
+    alone, and calls a user that is not in it ``undefined``.
+    """
     accounts = tmp_path / "passwd"
     accounts.write_text(f"x:x:99999:0::/:\nme:x:{os.geteuid()}:0::/:\n")
     assert own_user(accounts) == "me"
@@ -91,7 +95,7 @@ def test_other_cloud(case: str, evidence: str, serve: Serve) -> None:
     assert NOT_AZURE in message
     assert evidence in message
     assert AGENT not in message
-    assert "moving" not in message
+    assert "moving" not in message, "no hint that IMDS may be about to answer"
     assert_one_line(message)
 
 

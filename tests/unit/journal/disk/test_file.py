@@ -63,16 +63,18 @@ def test_power_cuts_are_provided_for(folder: Path, start: Open) -> None:
 
 
 def test_another_programs_file(tmp_path: Path, start: Open) -> None:
-    """A file that was named by mistake is refused and stays.
-
-    A damaged journal is set aside, under whatever name: the file of its lock stays beside it, and
-    shows that it was one.
-    """
+    """A file that was named by mistake is refused and stays."""
     file = tmp_path / "passwd"
     file.write_text("root:x:0:0\n" * 100)
     with pytest.raises(ExporterError, match=r"passwd cannot be used as --journal\.path"):
         start(file)
     assert [path.name for path in tmp_path.iterdir()] == ["passwd"]
+
+
+def test_a_damaged_journal_of_any_name(tmp_path: Path, start: Open) -> None:
+    """A damaged journal is set aside, and not refused as another program's file: the file of its
+    lock, which stays beside it, shows that it was a journal.
+    """
     start(tmp_path / "mine.db").journal.close()
     assert (tmp_path / "mine.db.lock").exists()
     (tmp_path / "mine.db").write_text("damage\n" * 100)

@@ -42,13 +42,17 @@ def preparation(outcome: str | None, **more: Any) -> HookRun:
 def test_what_a_script_did(
     outcome: str | None, duration: float | None, left: float | None, said: str
 ) -> None:
-    """The summary says whether the VM was prepared, in the words of the table and the timeline."""
+    """The summary says whether the VM was prepared, in the words of the table and the timeline.
+
+    The run begins at START, and the event 100 s later. ``left`` is the time from the end of the run
+    to NotBefore. Without an ``outcome``, no end of the run is recorded.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(100), STARTED)
     watch.sees(at(101))
     run = preparation(outcome, duration=duration, seconds_left=left)
-    if outcome == "too_late" and duration is not None:
+    if outcome == "too_late" and duration is not None:  # the command ran, and succeeded
         run = replace(run, exit_status=0)
     written = markdown(report(Sources(watch.life, runs=(run,))), "")
     summary, _, rest = written.partition("## The event")
@@ -89,21 +93,25 @@ def test_how_a_command_ended(end: dict[str, Any], said: str) -> None:
 
 def test_why_no_hook_ran() -> None:
     """Without a run, a report says why, as far as the journal knows."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    other = Watch("vm_9")
-    other.sees(at(0), SCHEDULED)
-    sudden = Watch()
-    sudden.sees(at(0), STARTED)
+    announced = Watch()
+    announced.sees(at(0), SCHEDULED)
+    on_a_vm_that_is_not_named = Watch("vm_9")
+    on_a_vm_that_is_not_named.sees(at(0), SCHEDULED)
+    without_notice = Watch()
+    without_notice.sees(at(0), STARTED)
+    hooks_of_other_events = ("save",)
     for sources, said in (
         (
-            Sources(watch.life),
+            Sources(announced.life),
             "the journal has no run of a hook; whether one was set up is not recorded",
         ),
-        (Sources(watch.life, hooks=("save",)), "one ran for other events"),
-        (Sources(other.life), "a hook prepares only for events of its own VM"),
+        (Sources(announced.life, hooks=hooks_of_other_events), "one ran for other events"),
         (
-            Sources(sudden.life),
+            Sources(on_a_vm_that_is_not_named.life),
+            "a hook prepares only for events of its own VM",
+        ),
+        (
+            Sources(without_notice.life),
             "for an event that has started; whether one was set up is not recorded",
         ),
     ):

@@ -103,19 +103,19 @@ def test_hostile_texts_in_html(text: str) -> None:
 def test_hostile_texts_in_markdown(text: str) -> None:
     """Text from outside stays code of one line: it makes no heading, item, link or column."""
     written = markdown(report(hostile(text)), "Written by a test.")
-    expected = markdown(report(hostile("plain")), "Written by a test.")
+    of_a_plain_word = markdown(report(hostile("plain")), "Written by a test.")
     assert "\x1b" not in written
     # What a script printed is a fenced block, in which anything may stand.
     lines = FENCED.sub("", written).splitlines()
-    ours = FENCED.sub("", expected).splitlines()
+    expected = FENCED.sub("", of_a_plain_word).splitlines()
     # Two characters tell a heading, an item, a row of a table and a paragraph apart.
-    assert [line[:2] for line in lines] == [line[:2] for line in ours]
+    assert [line[:2] for line in lines] == [line[:2] for line in expected]
     for line in lines:
-        prose = CODE_SPAN.sub("", line)
-        assert not set("<>[]@#") & set(prose.lstrip("#")), line
+        prose = CODE_SPAN.sub("", line).lstrip("#")  # without the marks of our own headings
+        assert not set("<>[]@#") & set(prose), line
     rows = [line for line in lines if line.startswith("|")]
     columns = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]  # without escaped ones
-    assert columns == [line.count("|") for line in ours if line.startswith("|")]
+    assert columns == [line.count("|") for line in expected if line.startswith("|")]
 
 
 def test_long_texts() -> None:

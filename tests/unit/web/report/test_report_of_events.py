@@ -45,7 +45,9 @@ BODIES = [
     for path in sorted(PAYLOADS.glob("*.json"))
     if not path.name.startswith(("error", "inst")) and b'"EventId"' in path.read_bytes()
 ]
-"""What IMDS has sent to operators; parts of one story have numbers at the same place."""
+"""The documents that operators have published, as IMDS sent them: not its errors, and not the
+instance data. Those of one story differ in a number at the end of their names (:func:`story`).
+"""
 
 
 @pytest.fixture
@@ -114,15 +116,16 @@ def story(path: Path) -> str:
 def test_published_bodies(
     name: str, paths: list[Path], machine: Callable[..., Machine], golden: Compare
 ) -> None:
-    """Each body that was published has the report that its golden file has, as seen by its VM."""
+    """Each story that was published has the report that its golden file has.
+
+    Its bodies are polled one after the other, by the first VM that they name.
+    """
     bodies = [path.read_bytes() for path in paths]
-    names = [
-        name for body in bodies for event in parse_document(body).events for name in event.resources
-    ]
-    vm = machine(names[0] if names else "vm")
+    vms = [vm for body in bodies for event in parse_document(body).events for vm in event.resources]
+    first_vm = machine(vms[0] if vms else "vm")
     for number, body in enumerate(bodies):
-        vm.polls(30.0 * number, body=body)
-    golden(f"reports/{name}.md", reports(vm)[0])
+        first_vm.polls(30.0 * number, body=body)
+    golden(f"reports/{name}.md", reports(first_vm)[0])
 
 
 def prepared(life: Lifecycle, at: float) -> HookRun:
@@ -160,7 +163,9 @@ def is_approved(vm: Machine) -> bool:
 
 
 def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -> None:
-    """A report has who approved, and that a hook was not ready before the event that started."""
+    """A report has that the exporter approved, by its policy, and that a hook was ready only after
+    the event had started.
+    """
     vm = machine(scenario="user-reboot")
     vm.policy = "documented"
     life = first_seen(vm)
@@ -191,7 +196,9 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
 
 
 def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
-    """A report has the boot of a VM that was moved, and how long it was away."""
+    """A report has the boot of a VM that was moved, and how long it was away; and that hooks ran,
+    but none for this event.
+    """
     vm = machine("db_0")
     waiting = event("Redeploy", Resources=["db_0"])
     started = event("Redeploy", "Started", Resources=["db_0"])
@@ -201,15 +208,16 @@ def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
     vm.polls(905, started)
     assert vm.exporter
     [life] = vm.exporter.poller.snapshot.current.values()
-    other = replace(prepared(life, START), run="2", event_id="OTHER")
+    run_for_another_event = replace(prepared(life, START), run="2", event_id="OTHER")
     with closing(writable(vm.folder)) as store:
-        store.hook_runs.put(other)
+        store.hook_runs.put(run_for_another_event)
     vm.ends(boots_at=1200.0)
     vm.polls(1230, started)
     vm.polls(1289, started)
     vm.polls(1290)
     vm.ends(in_order=True)
-    # The counters of this machine, and the jumps of a clock that is set by hand, are left out.
+    # These figures replace what was measured here: the counters of the computer that runs the test,
+    # and the jumps of a clock that is set by hand.
     readings = Readings(Timestamp(START + 900, 100_900.0, "boot-1"))
     impact = Impact(readings, readings, before=Tcp(2, 0), during=Tcp(1, 0))
     with closing(read_only(vm.folder)) as store:
