@@ -22,7 +22,7 @@ from support.events.machine import ID, Machine, event
 from support.programs import eventually
 from support.quiet import QUIET
 
-UNREADABLE = {"EventType": "Reboot"}
+UNREADABLE: dict[str, object] = {"EventType": "Reboot"}
 """An entry of a document that is no event, as it has no EventId: it could stand for any event, so
 no event ends because this document lacks it.
 """
