@@ -68,8 +68,9 @@ def test_attributes_of_the_resource_are_documented_as_they_are() -> None:
 
 
 def test_the_collector_has_what_its_pipelines_name() -> None:
-    """Each pipeline names components that are defined, and no component is left out; traces come
-    in at the port that the page gives to the exporter, which the extension for tokens guards.
+    """Each pipeline names components that are defined, and no component is left out. Traces come
+    in at the port to which the page lets the exporter send, and need the token that the extension
+    checks.
     """
     content = yaml.safe_load(block("service:").text)
     pipelines = content["service"]["pipelines"]
@@ -109,7 +110,9 @@ def test_pods_have_the_token_and_the_certificate(tmp_path: Path) -> None:
 
 
 def test_the_datadog_agent_asks_for_metrics_that_exist() -> None:
-    """The check reads the port and the path of the exporter, and metrics that it has."""
+    """The check reads the port and the path of the exporter, and metrics that the exporter has. The
+    page's monitors query these metrics by the names that the check gives to them.
+    """
     content = yaml.safe_load(block("openmetrics_endpoint").text)
     assert set(content) == {"init_config", "instances"}
     (instance,) = content["instances"]
@@ -117,14 +120,13 @@ def test_the_datadog_agent_asks_for_metrics_that_exist() -> None:
     defaults = {setting.flag: setting.default for setting in SETTINGS}
     assert f":{address.port}" == defaults["web.listen-address"]
     assert address.path == defaults["web.telemetry-path"]
-    names = [name for each in instance["metrics"] for name in each]
-    renamed = {each for pair in instance["metrics"] for each in pair.values()}
-    queried = re.findall(rf"max:{instance['namespace']}\.(\w+){{", PAGE.read_text())
+    namespace = instance["namespace"]
+    renamed = {name: new for each in instance["metrics"] for name, new in each.items()}
+    assert renamed
+    assert [name for name in renamed if name.removeprefix(f"{namespace}_") not in SPECS] == []
+    queried = re.findall(rf"max:{namespace}\.(\w+){{", PAGE.read_text())
     assert queried
-    assert set(queried) <= renamed
-    prefix = f"{instance['namespace']}_"
-    assert names
-    assert [name for name in names if name.removeprefix(prefix) not in SPECS] == []
+    assert set(queried) <= set(renamed.values())
 
 
 def alloy_value(text: str) -> object:

@@ -1,4 +1,7 @@
-"""The rules for Azure's Guest Proxy Agent: valid for Azure and the agent, and what they allow."""
+"""The rules for Azure's Guest Proxy Agent: valid for Azure and the agent, and what they allow.
+
+A template deploys them as a profile in Azure, for many VMs. A local file has them for one VM.
+"""
 
 import json
 from typing import Any
@@ -104,7 +107,9 @@ def rules_for(user: str) -> dict[str, Any]:
 
 
 def test_default_of_the_profile_stays() -> None:
-    """The file has no default access: the agent would put it above the Deny of the profile."""
+    """The local file has no ``defaultAccess``: the agent would put it above the Deny of the VM's
+    profile.
+    """
     assert "defaultAccess" not in LOCAL
 
 
@@ -136,7 +141,9 @@ def allows(rules: dict[str, Any], user: str, path: str) -> bool:
     ],
 )
 def test_who_may(user: str, path: str, *, is_allowed: bool) -> None:
-    """Exporter, hook and approve may use Scheduled Events, nobody else; other paths stay open."""
+    """The exporter's user and root, who runs the commands ``hook`` and ``approve``, may use
+    Scheduled Events, and nobody else may. Everybody may use other paths.
+    """
     assert allows(LOCAL["rules"], user, path) is is_allowed
 
 

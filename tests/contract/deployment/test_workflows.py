@@ -153,12 +153,12 @@ def test_what_is_published_is_built_once() -> None:
     builders = {name for name, step in steps(release) if "make release" in step.get("run", "")}
     assert builders == {"build"}
     for job in ("attest", "pypi", "github"):
-        names = [
-            each["with"]["name"]
-            for name, each in steps(release)
-            if name == job and "name" in each.get("with", {})
+        downloaded = [
+            step["with"]["name"]
+            for name, step in steps(release)
+            if name == job and "name" in step.get("with", {})
         ]
-        assert "dist" in names, job
+        assert "dist" in downloaded, job
     assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
 
 

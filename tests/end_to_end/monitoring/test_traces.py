@@ -96,7 +96,7 @@ def migration(collector: Collector, start_exporter: Start, tmp_path: Path) -> Mi
         exporter = start_exporter(simulator.url, *POLL, "--otlp.endpoint", collector.url, *journal)
         exporter.shows("a poll", lambda scrape: scrape.value("up"))
         # Not before the exporter polls: a busy machine starts it slowly.
-        simulator.play("live-migration", 150)
+        simulator.play("live-migration", speed=150)
         eventually(lambda: simulator.record, "announced")
         event_id = simulator.record[0].event_id
         trace = trace_id(event_id)

@@ -108,7 +108,7 @@ def test_traces_arrive_with_the_settings_of_the_page(
     assert line in doctor(imds, file)
     exporter = start_exporter(imds.url, "--poll.interval", "300ms", **variables)
     exporter.shows("a poll", lambda scrape: scrape.value("up"))
-    imds.play("live-migration", 150)
+    imds.play("live-migration", speed=150)
     eventually(lambda: "scheduled_event" in collector.names(), "the whole trace")
     exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)
     for span in collector.accepted:
@@ -182,7 +182,7 @@ def test_a_certificate_that_comes_late(
     assert "| `there is no file` |" in PAGE.read_text()
     exporter = start_exporter(imds.url, "--poll.interval", "300ms", **variables)
     exporter.shows("a poll", lambda scrape: scrape.value("up"))
-    imds.play("live-migration", 150)
+    imds.play("live-migration", speed=150)
     exporter.shows("spans that wait", lambda scrape: scrape.value("spans_queued"))
     assert f"there is no file {missing}" in exporter.log
     missing.write_bytes(authority.own.certificate.read_bytes())

@@ -5,6 +5,9 @@ and ``lapsed`` and ``missed`` runs that end without a command. All decide by a v
 makes: the current events, the runs so far and, in ``active``, the ids of those whose command is
 running. A run without an outcome that is not among them was interrupted. ``missing`` is how many
 documents have lacked the events of the runs: after three, such an event is over.
+
+``awaited`` gives the events that the hook is still to prepare for. It gets its last result, and so
+does ``missed``, which gives a run without a command for each of them that has begun unprepared.
 """
 
 import json
@@ -87,7 +90,8 @@ def test_an_event_whose_not_before_moves() -> None:
     """While NotBefore is over, nothing is prepared or recorded; when it moves, a run begins."""
     late = seen([life(left=-20.0)])
     assert begun(late) == []
-    assert missed(awaited((), late, Rules()), late, Rules()) == []
+    waiting = awaited((), late, Rules())
+    assert missed(waiting, late, Rules()) == []
     assert why_not(life(left=-20.0), late, Rules()) == (
         "NotBefore is over: prepare begins if it moves"
     )
@@ -121,22 +125,25 @@ LATE = life(left=-20.0)
     ],
 )
 def test_what_is_too_late(before: View, after: View, *, is_missed: bool) -> None:
-    """A preparation was too late if the hook has seen the event wait, and it began before a run
-    did.
+    """A preparation is too late, which is recorded once, if the hook has seen the event wait, and
+    the event began before a run for it did.
     """
-    waits = awaited((), before, Rules())
-    assert [run.outcome for run in missed(waits, after, Rules())] == ["too_late"] * is_missed
-    assert missed(awaited(waits, after, Rules()), after, Rules()) == [], "once"
+    waiting = awaited((), before, Rules())
+    outcomes = [run.outcome for run in missed(waiting, after, Rules())]
+    assert outcomes == (["too_late"] if is_missed else [])
+    still_waiting = awaited(waiting, after, Rules())
+    assert missed(still_waiting, after, Rules()) == []
 
 
 def test_recovery_with_the_command_of_now() -> None:
-    """The command that recovers is the one of the hook that runs now, and gets the outcome of the
-    event, if it is known.
+    """The command that recovers is the one that the hook has now, not the one that prepared. It
+    gets the outcome of the event, if it is known.
     """
     runs = [ran("A", Phase.PREPARE, 1.0)]
-    [run] = begins(seen(runs=runs, missing=3, ended=[CANCELLED]), Rules("new"))
+    rules = Rules(command="new")
+    [run] = begins(seen(runs=runs, missing=3, ended=[CANCELLED]), rules)
     assert (run.command, json.loads(run.record)["outcome"]) == ("new", "cancelled")
-    [run] = begins(seen(runs=runs, missing=3), Rules("new"))
+    [run] = begins(seen(runs=runs, missing=3), rules)
     assert (run.command, json.loads(run.record)["outcome"]) == ("new", None)
 
 
@@ -249,8 +256,10 @@ def test_an_interrupted_run_whose_event_has_begun_or_is_over(
 
 
 def test_what_is_approved() -> None:
-    """An event of this VM alone is approved, but never if it deletes it or its type is unknown."""
-    assert not obstacle(life())
+    """A hook approves an event that is known to be of this VM alone. It approves none that deletes
+    the VM, or whose type is unknown.
+    """
+    assert obstacle(life()) == ""
     shared = life(resources=("vm_0", "VM_1"))
     assert "other VMs" in obstacle(shared)
     # The newest document names this VM alone, but an earlier one named another VM, too.

@@ -99,7 +99,10 @@ def test_state_folder_of_a_user() -> None:
     assert own == f"{expected}/azure-scheduled-events-exporter"
 
 
-@given(st.sampled_from(list(OTHER)), st.text())
+EVERY_FLAG = list(OTHER)
+
+
+@given(st.sampled_from(EVERY_FLAG), st.text())
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_value(flag: str, text: str) -> None:
     """Every text is a value of a setting, or refused in one line that names the flag."""

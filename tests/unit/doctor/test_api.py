@@ -74,24 +74,25 @@ def others_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("others_environment")
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CA file and the token of a file hold, and not the CA bundle and the .netrc of the
-    environment.
+    """The CA and the token of a server's own file override the CA bundle and the .netrc of the
+    environment. The environment gives what the file does not set, or all if there is no file.
     """
     authority = Authority(tmp_path)
     http = HttpConfig(authorization="Bearer token", ca_file=str(authority.own.certificate))
     with Peer(body=b"{}", pair=authority.server()) as peer:
         assert Api("--grafana", peer.url, http).data("/x") == {}
         assert Api("--grafana", peer.url, HttpConfig(insecure=True)).data("/x") == {}
+        # Without a file, the CA bundle of the environment holds, wrong at first.
         with pytest.raises(NoAnswerError, match="certificate verify failed"):
             Api("--grafana", peer.url).data("/x")
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.own.certificate))
         assert Api("--grafana", peer.url).data("/x") == {}
     schemes = [headers["Authorization"].partition(" ")[0] for _, headers, _ in peer.requests]
-    assert schemes == ["Bearer", "Basic", "Basic"], "only the first request had a token of a file"
+    assert schemes == ["Bearer", "Basic", "Basic"], "of the file, then twice of the .netrc"
 
 
 def test_the_proxy_of_the_environment_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that has a file of its own is asked through the proxy, too."""
+    """A server that has a file of its own, with its token, is asked through the proxy, too."""
     with Peer(body=b"{}") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("no_proxy", "")

@@ -15,7 +15,9 @@ def test_grafana_hides_its_version() -> None:
 
 
 def test_data_source_of_azure() -> None:
-    """Azure's data source for managed Prometheus is one."""
+    """A data source for Azure's managed Prometheus, which has a type of its own, is accepted as a
+    Prometheus.
+    """
     source = {"uid": "p", "name": "azure", "type": "grafana-azureprometheus-datasource"}
     found = examined("Grafana", grafana(**{"/api/datasources": as_json([source])}))
     assert finding_of("data-source", found).mark == "ok"

@@ -57,9 +57,10 @@ def test_the_impact_of_own_events() -> None:
 
 
 def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
-    """Each newest document shows its events anew, with kind and, even if harmless, impact.
+    """The series have when the newest document came that showed the event, and when its impact
+    begins, also if it is harmless. Advice has no time, and so no impact.
 
-    An event that a document does not show because a part of it is unreadable is not seen again.
+    The second document is partly unreadable and lacks WAITS, so WAITS stays seen at the first.
     """
     waiting = ScheduledEvent("WAITS", "Redeploy", "Scheduled", "User", ("web_0",), NOON + 900)
     runs = replace(waiting, event_id="RUNS", status="Started", not_before=None, source="Platform")
@@ -145,7 +146,9 @@ def after_a_pause(seconds: float) -> Scrape:
 
 
 def test_a_pause_that_was_longer_than_announced() -> None:
-    """It is a fact of its own, and the event is not harmless."""
+    """A pause that is longer than announced has a series of its own, and makes the event one that
+    is not harmless.
+    """
     scrape = after_a_pause(12.0)
     labels = {
         "event_id": "E",
@@ -160,7 +163,7 @@ def test_a_pause_that_was_longer_than_announced() -> None:
 
 
 def test_a_pause_as_short_as_announced() -> None:
-    """The event stays harmless, and has no impact."""
+    """An event whose pause is not longer than announced stays harmless, and has no impact."""
     scrape = after_a_pause(4.0)
     assert scrape.series("event_paused_longer_seconds") == []
     assert [info["kind"] for info, _ in scrape.series("event_info")] == ["harmless"]

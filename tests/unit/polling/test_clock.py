@@ -64,7 +64,8 @@ MACHINE = Timestamp(wall=1_700_000_000.0, monotonic=800.0, boot_id="boot")
 def test_the_clock_of_imds(dates: list[float | None], offset: float) -> None:
     """The wall clock is corrected if that of IMDS differs by over 1.5 s; the other clock is not.
 
-    ``dates`` are the Date headers of answers, in seconds ahead of the machine's clock.
+    ``dates`` are the Date headers of answers, in seconds ahead of the machine's clock. A Date has
+    whole seconds, so it stands for the middle of its second, half a second later.
     """
     clock = ImdsClock(lambda: MACHINE)
     for ahead in dates:

@@ -20,11 +20,11 @@ from support.events.machine import ID, Machine, MachineClock, event
 def test_empty_bodies_that_are_believed(
     machine: Machine, interval: int, believed: int, end: str
 ) -> None:
-    """Empty bodies end an event after three polls and 5 s; with long gaps between polls, it is
-    lost.
+    """Empty bodies end an event when there have been three of them, and the first was at least 5 s
+    ago. If the polls are far apart, the event ends as lost, as nobody knows how.
 
-    There are ``interval`` seconds between polls. The empty body number ``believed`` is believed:
-    the first comes ``interval`` seconds after the event was shown.
+    There are ``interval`` seconds between polls, also between the one that showed the event and the
+    first empty body. ``believed`` is the number of the empty body that ends the event.
     """
     machine.polls(0, event())
     for number in range(1, believed):
@@ -140,8 +140,9 @@ def test_a_secondary_approves_when_the_primary_hangs(second: Machine, outside: M
 
 @pytest.mark.parametrize("fault", ["throttle", "500"])
 def test_patience_with_a_service_that_is_being_enabled(tmp_path: Path, fault: str) -> None:
-    """The first answer may be late, also after a 429 or 500; after a 200 it may not; a day later it
-    may again.
+    """Until the first answer with status 200, which Azure gives late, a poll waits longer than the
+    timeout; an earlier 429 or 500 does not change that. After a 200, the timeout holds. After a
+    day without a request, a poll waits longer again.
     """
     clock = MachineClock()
     with ExitStack() as stack:

@@ -63,7 +63,7 @@ def test_a_slow_rhythm_is_not_slowed_down_further(interval: float) -> None:
     assert pace.due == interval
 
 
-def test_a_fast_rhythm_slows_down_as_far() -> None:
+def test_a_fast_rhythm_slows_down_to_the_slowest() -> None:
     """However short the interval, 429 brings it down to one poll in 5 s, and no further."""
     pace = PollSchedule(interval=0.01, start=0.0)
     for _ in range(20):
@@ -86,20 +86,20 @@ def test_at_latest() -> None:
 
 
 def test_a_poll_hangs_if_it_is_late_at_two_looks() -> None:
-    """A poll hangs if two looks find it more than 30 s late. One look, directly after a pause of
-    the VM, does not count: the poll had no time to end.
+    """A poll hangs if two looks in a row find it more than 30 s late, until the loop goes on. One
+    look, directly after a pause of the VM, does not count: the poll had no time to end.
     """
-    now = Timestamp(0.0)
+    now = Timestamp(0.0)  # what the clock says; set again below
     liveness = Liveness(lambda: now)
     due = 130.0
     liveness.expect(due)
-    seen = []
+    hung = []
     for late in (29.0, 31.0, 32.0):
         now = Timestamp(0.0, monotonic=due + late)
         liveness.look()
-        seen.append(liveness.hangs)
-    assert seen == [False, False, True]
-    liveness.expect(10.0)
+        hung.append(liveness.hangs)
+    assert hung == [False, False, True]
+    liveness.expect(10.0)  # the loop goes on: its next step is due in 10 s
     liveness.look()
     assert not liveness.hangs
 
@@ -128,12 +128,13 @@ def test_default_budget_is_what_azure_allows() -> None:
 @given(
     limit=st.integers(1, 6),
     window=st.sampled_from([0.1, 1.0, 2.5]),
+    # A pause is below 0 if a thread has read the clock before another one, and reserves after it.
     pauses=st.lists(st.floats(0, 0.7) | st.just(0.0) | st.floats(-0.1, 3), max_size=60),
 )
 @settings(deadline=None)
 def test_limiter_in_any_window(limit: int, window: float, pauses: list[float]) -> None:
-    """For any arrivals, no window has more requests than the limit, none is early, and the order is
-    kept.
+    """Whatever the pauses between requests, no window has more of them than the limit, none comes
+    before it was reserved, and the order is kept.
     """
     limiter = RateLimiter(limit, window)
     now = 1000.0
@@ -148,12 +149,14 @@ def test_limiter_in_any_window(limit: int, window: float, pauses: list[float]) -
 
 
 def test_request_that_was_held_up() -> None:
-    """A request that took long to arrive counts from its arrival: the next ones do not come
-    together with it.
+    """A request that took long to arrive counts from its arrival, so that no more requests than the
+    limit arrive together. One whose place later requests have pushed out does not count any more.
     """
     limiter = RateLimiter(limit=2, window=1.0)
-    first = limiter.reserve(10.0)
-    limiter.arrived(first, 12.0)
-    assert [limiter.reserve(12.0) for _ in range(3)] == [12.0, 13.0, 13.0]
-    limiter.arrived(99.0, 100.0)  # one that has no place any more
+    held_up = limiter.reserve(10.0)
+    limiter.arrived(held_up, 12.0)
+    places = [limiter.reserve(12.0) for _ in range(3)]
+    assert places == [12.0, 13.0, 13.0]
+    pushed_out, *_ = places
+    limiter.arrived(pushed_out, 100.0)
     assert limiter.reserve(20.0) == 20.0

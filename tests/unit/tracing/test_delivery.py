@@ -207,10 +207,17 @@ class TestEnd:
         assert journal.spans_queued() == 0
         assert delivery.exported == 2
 
-    @pytest.mark.parametrize("pause", [0.0, 300.0], ids=["backoff", "Retry-After"])
-    def test_no_pause_holds_it_up(self, journal: Journal, pause: float) -> None:
-        """The end comes at once in the middle of any pause."""
-        script = Script(ExportResult(ExportOutcome.LATER, reason="429", retry_after=pause), YES)
+    @pytest.mark.parametrize(
+        "retry_after",
+        [
+            pytest.param(0.0, id="the collector asks for no pause, so the delivery's own"),
+            pytest.param(300.0, id="the pause that the collector asks for"),
+        ],
+    )
+    def test_no_pause_holds_up_the_end(self, journal: Journal, retry_after: float) -> None:
+        """A delivery that is stopped while it pauses sends the last spans and ends at once."""
+        later = ExportResult(ExportOutcome.LATER, reason="429", retry_after=retry_after)
+        script = Script(later, YES)
         add(journal, "a")
         delivery = delivery_of(journal, script)
         with running(delivery) as thread:

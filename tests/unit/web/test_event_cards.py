@@ -1,4 +1,7 @@
-"""The cards of current events on the status page."""
+"""The cards of current events on the status page.
+
+The text of a page has no space between a heading and what follows it, as in "Kindharmless".
+"""
 
 import re
 from dataclasses import replace
@@ -59,8 +62,6 @@ from support.events.status_scene import (
 def test_card(life: Lifecycle, words: str) -> None:
     """A card says what kind of event it is, of what, and when it begins, has begun, or that nobody
     knows.
-
-    In the text of a page, a heading such as Kind and its value follow one another without a space.
     """
     assert words in Page(replace(QUIET, current={life.event_id: life})).text
 
@@ -68,20 +69,24 @@ def test_card(life: Lifecycle, words: str) -> None:
 def test_an_event_whose_begin_is_unknown() -> None:
     """While IMDS fails, nobody knows whether an event whose NotBefore has passed has begun."""
     life = freeze(not_before=NOW - 51)
-    shown = Page(replace(BLIND, current={life.event_id: life}))
-    assert "NotBefore passed 51s ago; whether it began is unknown" in shown.text
-    assert "any moment" not in shown.text.partition("Current events")[2].partition("Kind")[0]
+    text = Page(replace(BLIND, current={life.event_id: life})).text
+    assert "NotBefore passed 51s ago; whether it began is unknown" in text
+    _, _, cards = text.partition("Current events")
+    top_of_the_card, _, _ = cards.partition("Kind")
+    assert "any moment" not in top_of_the_card
 
 
-def test_its_color() -> None:
-    """What has begun has another color than what is still to come."""
-    for life, names in (
+def test_color_of_a_card() -> None:
+    """The classes of a card, which give its color, tell this VM's events from those of others, and
+    what has begun from what is still to come.
+    """
+    for life, classes in (
         (freeze(), "self waiting"),
         (freeze(state=State.STARTED, started_at=Timestamp(NOW - 5)), "self started"),
         (reboot(), "peer started"),
     ):
-        shown = page(replace(QUIET, current={life.event_id: life}), NOW, "/metrics").decode()
-        assert re.findall('<article [^>]*class="([^"]*)"', shown) == [names]
+        html = page(replace(QUIET, current={life.event_id: life}), NOW, "/metrics").decode()
+        assert re.findall('<article [^>]*class="([^"]*)"', html) == [classes]
 
 
 @pytest.mark.parametrize(("snapshot", "css_class"), [(BUSY, ""), (BLIND, "doubtful")])
@@ -231,15 +236,14 @@ def test_many_vms_and_many_events_are_counted() -> None:
 
 
 def test_where_to_read_more() -> None:
-    """A card has the runbook of the alert that its event raises, and the command of its report.
-
-    A harmless event raises none, so its card has no link "What to do".
+    """A card has the command of the event's report and the link "What to do", to the runbook of the
+    alert that the event raises. A harmless event raises none, so its card has no such link.
     """
-    pushed = pushed_alerts(resolve({}))
-    for alert in pushed:
-        for event_type in alert.events.types or ("Vaporize",):
-            life = replace(freeze(event_type=str(event_type)), kind=alert.events.kind)
-            assert runbook(life) == alert.alert.name
+    for pushed in pushed_alerts(resolve({})):
+        # An alert without types is about events of any type, also of one that nobody knows.
+        for event_type in pushed.events.types or ("Vaporize",):
+            life = replace(freeze(event_type=str(event_type)), kind=pushed.events.kind)
+            assert runbook(life) == pushed.alert.name
     harmless = freeze()
     shown = Page(replace(QUIET, current={harmless.event_id: harmless}))
     assert f"azure-scheduled-events-exporter report {harmless.event_id}" in shown.text

@@ -165,8 +165,9 @@ def test_a_poll_that_hangs_is_not_a_late_first_answer() -> None:
 
 
 def test_a_document_that_is_partly_unreadable() -> None:
-    """The page shows what can be read, also what is new, and does not date it to the last valid
-    answer.
+    """If only a part of a document can be read, the page says what is wrong with the rest, and that
+    events may be missing. It does not say that all it shows is from the last valid answer, because
+    what can be read may be new.
     """
     polls = replace(BLIND.polls, partial=True, failure="Events[1] is no object: '7'")
     shown = Page(replace(BLIND, polls=polls))

@@ -141,7 +141,7 @@ def test_what_it_waits_for(tmp_path: Path, start_drill: Callable[..., Program]) 
 
 
 def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
-    """A drill of an event with severity info prints that nobody was notified, and why."""
+    """A drill of an event with severity info fails, with the reason why nobody was notified."""
     values = tmp_path / "values.yaml"
     values.write_text("severities: {WithoutNotice: info}\n")
     alertmanager, receiver = team
@@ -182,24 +182,27 @@ def test_words_of_a_company(
 
 
 def test_a_page_that_a_route_takes_to_tickets(tmp_path: Path) -> None:
-    """A drill whose page goes to receivers that page nobody fails, although a route names its
-    severity.
+    """A drill fails if a team's own route sends its alert, which is to page, to tickets alone. That
+    a later route names its severity does not help.
     """
     settings = resolve(receivers("http://127.0.0.1:1"))
-    before = {"matchers": ['alertname=~".+"'], "receiver": "tickets"}
+    all_to_tickets = {"matchers": ['alertname=~".+"'], "receiver": "tickets"}
     with (
-        Alertmanager(tmp_path, settings, [before]) as team,
+        Alertmanager(tmp_path, settings, routes=[all_to_tickets]) as team,
         pytest.raises(ExporterError, match="critical pages, but the alert went only to tickets,"),
     ):
         run("--alertmanager", team.url, "--timeout", "20s")
 
 
 def test_an_archive_beside_the_pager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A page that an archive gets too is a page."""
+    """A drill succeeds if the pager is notified, and an archive too. The receiver of tickets is the
+    archive here.
+    """
     archive = {"matchers": ['alertname=~".+"'], "receiver": "tickets", "continue": True}
     with Receiver() as receiver:
+        # Tickets would wait for 30 s, which is longer than the drill does here.
         settings = resolve({**receivers(receiver.url), "group.wait": "0s"})
-        with Alertmanager(tmp_path, settings, [archive]) as team:
+        with Alertmanager(tmp_path, settings, routes=[archive]) as team:
             assert run("--alertmanager", team.url, "--timeout", "20s") == 0
     assert "(severity critical; receivers: tickets, pager)." in capsys.readouterr().out
 
@@ -207,7 +210,11 @@ def test_an_archive_beside_the_pager(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_word_that_the_drill_does_not_know(
     team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
 ) -> None:
-    """Where rules have another word for the severity, the drill fails and asks for their values."""
+    """If the rules of a Prometheus have another word for the severity, the drill fails and asks for
+    their values.
+
+    The test plays the Prometheus: it finds the event at the drill's exporter, and posts its alert.
+    """
     alertmanager, _ = team
     address = f"127.0.0.1:{free_port()}"
     flags = ("--exporter.listen-address", address, "--wait", "0s", "--after", "0s")
@@ -370,19 +377,26 @@ def test_posted_is_what_is_pushed(
     assert posted["receivers"] == pushed["receivers"]
 
 
-def test_alert_is_the_rules_own() -> None:
-    """Each scenario raises the alert that the page about the simulator names, with the severity
-    that is set; one that is harmless raises none.
+def test_alert_of_each_scenario() -> None:
+    """Each scenario raises the alert that the page about the simulator names, with its severity.
+    One whose event is harmless raises none, so the drill refuses it.
     """
     page = (ROOT / "docs" / "simulator.md").read_text()
     rows = re.findall(r"(?m)^\| `([a-z-]+)` \| (\w+)[^|]*\| ?(\w*) ?\|$", page)
+    documented = {name: (alert, severity) for name, alert, severity in rows}
     catalog = pushed_alerts(resolve({}))
     raised = dict.fromkeys(SHIPPED, ("none", ""))
     for name in SHIPPED:
         with suppress(UsageError):
             labels = alert_of_story(story_of(name), catalog).labels
             raised[name] = (labels["alertname"], labels["severity"])
-    assert {name: (alert, severity) for name, alert, severity in rows} == raised
-    paging = pushed_alerts(resolve({"severities.Freeze": "page"}))
-    freeze = alert_of_story(story_of("host-maintenance"), paging)
+    assert documented == raised
+
+
+def test_alert_has_the_severity_of_the_values() -> None:
+    """The alert of a drill has the severity that a team has set for it in the values of its
+    rules.
+    """
+    catalog = pushed_alerts(resolve({"severities.Freeze": "page"}))
+    freeze = alert_of_story(story_of("host-maintenance"), catalog)
     assert freeze.labels["severity"] == "page"

@@ -50,14 +50,11 @@ class TestBodies:
 
     def test_of_exactly_one_mebibyte(self, serve: Serve) -> None:
         """A body of 1 MiB is read, one byte more is refused."""
-        size = MIB  # of the next answer
-        peer = serve(lambda connection, _: connection.sendall(answer(b" " * size)))
-        client = client_of(peer.url)
-        body = client.scheduled_events(LONG_LIMIT)
-        assert body is not None
-        assert len(body) == MIB
-        size += 1
-        error = failure(client)
+        largest = b" " * MIB
+        peer = serve(always(answer(largest)))
+        assert client_of(peer.url).scheduled_events(LONG_LIMIT) == largest
+        peer = serve(always(answer(largest + b" ")))
+        error = failure(client_of(peer.url))
         assert error.outcome is Outcome.INVALID_DOCUMENT
         assert str(error) == f"{peer.url} sent more than 1 MiB"
 

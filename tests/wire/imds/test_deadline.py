@@ -61,8 +61,8 @@ class TestDeadline:
         return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk * 100
 
     def test_no_connection(self, start_exporter: Callable[..., Exporter]) -> None:
-        """A connection has the time limit of a request, and not the two minutes that the first
-        answer may take.
+        """Connecting has a time limit of its own, however long the answer may take. In the exporter
+        it is ``--imds.timeout``, and not the two minutes that the first answer may take.
         """
         with ExitStack() as stack:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -74,7 +74,7 @@ class TestDeadline:
                 waiting.connect_ex(server.getsockname())
             host, port = server.getsockname()
             url = f"http://{host}:{port}"
-            error = failure(client_of(url), 2 * PATIENCE)
+            error = failure(client_of(url), timeout=2 * PATIENCE)
             start_exporter(url, "--imds.timeout", "1s").wait_for_line(
                 f"poll failed.*no connection to {url} within 1 s"
             )
@@ -106,8 +106,8 @@ class TestDeadline:
         ids=["head", "body"],
     )
     def test_stop_is_no_end_of_an_answer(self, begun: bytes, serve: Serve) -> None:
-        """A stop ends this request and every later one; a truncated body would mean that all events
-        are over.
+        """A stop ends this request and every later one. What has come of an answer is not taken for
+        the whole: an empty body would mean that all events are over.
         """
 
         def talk(connection: socket.socket, _: bytes) -> None:

@@ -29,7 +29,9 @@ class TestRequest:
     """What goes over the wire."""
 
     def test_headers_and_version(self, serve: Serve) -> None:
-        """IMDS is asked with its header and api-version, by name, and nothing that it refuses."""
+        """A request has the header that IMDS requires, the api-version, and the exporter's name and
+        version as User-Agent. It has no header of a proxy, which IMDS refuses, and no cookie.
+        """
         peer = serve(always(answer()))
         client_of(peer.url, "2019-08-01").scheduled_events(LONG_LIMIT)
         line, *headers = peer.requests[0].decode().strip().split("\r\n")

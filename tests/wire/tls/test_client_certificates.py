@@ -41,15 +41,16 @@ class TestClientCertificates:
         """Only a client's certificate that the CA has signed is let in."""
         file.write_text(REQUIRED)
         outsider = Authority(tmp_path, "elsewhere").client("outsider")
+        of_a_server = authority.server("purpose")  # its purpose is not that of a client's
         with encrypted(file) as running:
             assert let_in(running, trusting(authority, authority.client()))
             assert not let_in(running, trusting(authority))
             assert not let_in(running, trusting(authority, outsider))
-            assert not let_in(running, trusting(authority, authority.server("purpose")))
+            assert not let_in(running, trusting(authority, of_a_server))
             assert logged_at(running, logging.ERROR) == []
 
     @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
-    def test_doctor_without_one(self, version: str, file: Path) -> None:
+    def test_doctor_without_a_certificate(self, version: str, file: Path) -> None:
         """``doctor`` tells an exporter that requires a certificate from one that does not run."""
         file.write_text(REQUIRED.replace("}", f", max_version: {version}}}"))
         with encrypted(file) as running:
@@ -77,6 +78,7 @@ class TestClientCertificates:
         client of its CA.
         """
         file.write_text(REQUIRED.replace("ca.pem", "client.pem"))
+        # The authority has signed both, and ``file`` lies beside them.
         mine, other = (
             Pair(file.parent / f"{name}.pem", file.parent / f"{name}.key")
             for name in ("client", "another")

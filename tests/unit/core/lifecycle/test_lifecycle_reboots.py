@@ -45,7 +45,7 @@ TIMELESS = replace(SCHEDULED, not_before=None)
 
 
 @pytest.mark.parametrize(
-    ("event", "booted", "told"),
+    ("event", "booted", "end"),
     [
         (replace(SCHEDULED, event_type="Freeze"), 1000, "lost"),  # a freeze keeps the memory
         (replace(SCHEDULED, event_type="OfTomorrow"), 1000, "lost"),  # nobody knows what this does
@@ -57,7 +57,7 @@ TIMELESS = replace(SCHEDULED, not_before=None)
         (TIMELESS, 60, "completed"),
     ],
 )
-def test_what_a_boot_proves(event: ScheduledEvent, booted: float, told: str) -> None:
+def test_what_a_boot_proves(event: ScheduledEvent, booted: float, end: str) -> None:
     """A boot proves an event of this VM that reboots it and can have begun by then, up to 5 s
     before NotBefore.
 
@@ -68,7 +68,7 @@ def test_what_a_boot_proves(event: ScheduledEvent, booted: float, told: str) -> 
     watch.sees(at(0), event)
     boot = at(booted, boot="boot-2")
     back = at(booted + 40, boot="boot-2")
-    assert watch.sees(back, watched=False, booted_at=boot) == [told]
+    assert watch.sees(back, watched=False, booted_at=boot) == [end]
 
 
 def test_a_boot_at_an_unknown_time() -> None:
@@ -123,10 +123,10 @@ def test_a_boot_after_a_request_without_an_answer(booted: float, approver: Appro
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_requested(watch.known, "A", approver, at(10))
-    told = watch.sees(
+    transitions = watch.sees(
         at(booted + 30, boot="boot-2"), watched=False, booted_at=at(booted, boot="boot-2")
     )
-    assert told == ["approved", "completed"]
+    assert transitions == ["approved", "completed"]
     assert (watch.life.approved_by, watch.life.approved_at) == (approver, at(10))
 
 
@@ -146,9 +146,9 @@ def test_an_outdated_document_after_the_boot(is_approved: bool, outcome: str) ->
     assert watch.sees(at(61, boot="boot-2"), booted_at=booted) == [outcome]
 
 
-def test_an_eviction_is_not_as_long_as_the_absence() -> None:
-    """A Spot VM that is started again three days after its eviction waited for it for the 30 s of
-    its notice.
+def test_days_after_an_eviction_are_not_measured() -> None:
+    """If a Spot VM is started again three days after its eviction, the event counts as Scheduled
+    for the 30 s of its notice, and not for the days in which the VM did not exist.
     """
     watch = Watch()
     watch.sees(at(0), replace(SCHEDULED, event_type="Preempt", not_before=START + 30))
@@ -190,8 +190,8 @@ def test_an_approval_sent_after_the_boot() -> None:
 
 
 def test_approval_after_a_wrong_end() -> None:
-    """The approval of an event is measured once, also if it follows an end at which the deadline
-    was measured.
+    """How long an event waited for its approval is measured once. That holds for an event that was
+    taken for completed, with the deadline as its approver, and then returned and was approved.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)

@@ -279,16 +279,18 @@ def test_a_check_ends_when_the_exporter_does(store: Store) -> None:
         store.check(lambda: True)  # asked whether to stop, this one says yes
 
 
-def test_a_request_that_comes_during_the_check_is_found(tmp_path: Path) -> None:
-    """The exporter finds what ``approve`` writes while the exporter checks the file."""
+def test_a_check_between_two_looks_hides_no_request(tmp_path: Path) -> None:
+    """The exporter finds what ``approve`` has written since the exporter's last look, although the
+    check of the file has read the same tables meanwhile.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     (life,) = watch.known.current.values()
     file = tmp_path / "journal.sqlite"
     file.touch()
-    with closing(writable(file)) as store, closing(writable(file)) as other:
+    with closing(writable(file)) as store, closing(writable(file)) as of_approve:
         assert not store.look().inbox.requests
-        other.requests.add([ApprovalRequest(life, "ada", created=0.0, expires=60.0)])
+        of_approve.requests.add([ApprovalRequest(life, "ada", created=0.0, expires=60.0)])
         store.check()
         (found,) = store.look().inbox.requests
     assert found.operator == "ada"
