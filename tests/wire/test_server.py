@@ -89,8 +89,8 @@ class TestAnswers:
         assert "server" not in headers
 
     def test_handler(self) -> None:
-        """A handler gets repeated headers joined, under lower-case names, and its own are sent
-        along.
+        """A handler gets the client's address, the decoded path without its query, and headers by
+        lower-case names, repeated ones joined. The headers of its response are sent.
         """
         seen: list[Request] = []
 
@@ -188,7 +188,9 @@ class TestConnections:
     """One connection, several requests."""
 
     def test_keep_alive(self, server: Running) -> None:
-        """A connection serves one request after another, large ones too, whatever each asks for."""
+        """A connection serves one request after another, also with large answers, and though each
+        asks for another protocol.
+        """
         with server.connect() as client:
             for path, body in (("/metrics", PAGE), ("/big", BIG), ("/metrics", PAGE)):
                 client.sendall(request(path, "GET", "1.1", "Expect: 100-continue", "Upgrade: h2c"))
@@ -224,8 +226,10 @@ class TestConnections:
         assert (status(answer), header(answer, "connection")) == (405, "close")
 
     def test_malformed_body(self, server: Running) -> None:
-        """A malformed body ends its connection, and nothing is logged."""
-        server.talk(request("/metrics", "GET", "1.1", "Transfer-Encoding: chunked"), b"x\r\n" * 10)
-        server.talk(request("/metrics", "GET", "1.1", "Transfer-Encoding: chunked") + b"x\r\n" * 10)
+        """A malformed body ends its connection, and nothing is logged. The server stays."""
+        head = request("/metrics", "GET", "1.1", "Transfer-Encoding: chunked")
+        body = b"x\r\n" * 10
+        server.talk(head, body)  # which may come when the answer has been sent
+        server.talk(head + body)
         assert server.get().status == 200
         assert server.records == []

@@ -97,7 +97,8 @@ def test_every_path_but_one_needs_a_password(running: Running) -> None:
     for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics"):
         assert_refused(running.get(path))
     assert_refused(running.get(method="POST"))
-    assert running.get("/%2D/healthy").status == 404
+    for healthy in ("/-/healthy", "/%2D/healthy"):  # %2D is a hyphen
+        assert running.get(healthy).status == 404
 
 
 @pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
@@ -162,7 +163,7 @@ def guessing(running: Running) -> Iterator[set[int]]:
 
 
 def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
-    """Guesses of one address get 401 or 429; a verified scraper and another address read
+    """Guesses from one address get 401 or 429; a verified scraper and another address read
     meanwhile.
     """
     with guarded(
@@ -195,8 +196,8 @@ def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
 
 
 def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
-    """A verified user that stays has access all the time; one that is removed or gets a new
-    password is refused.
+    """Once the file has changed, a user whose line is the same still has access. One that was
+    removed is refused, and so is the old password of one that got a new password.
     """
     same = f"alice: {hashed(b'secret', 9)}"
     with guarded(

@@ -69,6 +69,7 @@ def test_imds_throttles(
     start_exporter: Callable[..., Exporter],
 ) -> None:
     """After a 429, the request is sent again until IMDS answers, and the command waits for that."""
+    # The first approval gets a 429; all later ones reach IMDS.
     with Gate(simulator.url, 429, Way.PASS) as gate:
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
@@ -125,7 +126,7 @@ def test_the_exporter_cannot_write(
     event_id = event_ids(simulator)["Reboot"]
     trouble = Locked(None, state / "journal.sqlite")  # type: ignore[arg-type] # it needs no disk of its own
     trouble.begins()
-    simulator.set_document([])
+    simulator.set_document([])  # the end of the events is what the exporter then fails to write
     exporter.shows("the journal in memory", lambda scrape: scrape.value("journal_up") == 0)
     done = approve(simulator.url, state, event_id, "--yes")
     trouble.ends()
@@ -213,6 +214,7 @@ def test_imds_throttles_every_try(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
     """A request that IMDS throttles until it expires has a result that says so."""
+    # Each approval gets a 429.
     with Gate(simulator.url, 429) as gate:
         start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
@@ -282,8 +284,8 @@ CHANGES = {
 def test_requests_hold_for_what_was_shown(
     state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """An event whose type, impact, time or VMs are not those shown is not approved; the result says
-    why.
+    """An event is not approved if its type, impact or time is not what the operator was shown, or
+    if it has more VMs; the result says why. An event that has only lost VMs is approved.
     """
     confirmed = [CONFIRMED | {"EventId": name} for name in CHANGES]
     changed = [CONFIRMED | {"EventId": name} | change.fields for name, change in CHANGES.items()]
@@ -293,6 +295,8 @@ def test_requests_hold_for_what_was_shown(
         flags = ("--poll.interval", "1s", "--imds.timeout", "60s", "--journal.path", str(state))
         exporter = start_exporter(gate.url, *flags)
         exporter.shows("the events", lambda scrape: scrape.total("event_info") == len(CHANGES))
+        # The poll that is held gets the changed document. Until then, the exporter's journal has
+        # the events as they were: the command reads them there.
         with gate.held():
             operator = begin(gate.url, state, *CHANGES)
             eventually(lambda: queued(state) == [*CHANGES], "the requests")

@@ -105,7 +105,7 @@ def test_no_space(arguments: dict[str, list[str]]) -> None:
     with Path("/dev/full").open("w") as full_disk:
         done = run(arguments["history"], full_disk.fileno())
     assert (done.returncode, done.stderr) == (1, FULL)
-    # `>&-` closes the standard output of the command.
+    # `>&-` closes the standard output of the command, and `<&-` its standard input.
     shell = ["sh", "-c", 'exec "$@" >&- <&-', "sh", COMMAND, *arguments["events"]]
     done = subprocess.run(
         shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False

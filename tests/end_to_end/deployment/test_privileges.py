@@ -168,7 +168,7 @@ def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None
     wait_for_event(exporter)
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1
-    assert exporter.scrape().series("process_open_fds")
+    assert exporter.scrape().series("process_open_fds"), "it can still read /proc/self"
     # The real, effective, saved and file system's id.
     assert found["Uid"].split() == found["Gid"].split() == [str(NOBODY)] * 4
     assert found["Groups"] == ""

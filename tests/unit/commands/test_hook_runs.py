@@ -58,14 +58,19 @@ def test_another_name_is_another_hook(tmp_path: Path) -> None:
 
 
 def test_the_journal_gets_runs_when_there_is_one(tmp_path: Path) -> None:
-    """Runs from before the first exporter are in its journal, also those of an earlier hook."""
-    runs = Runs(tmp_path, NAME, LOG)
-    runs.keep(run("1"))
-    runs.keep(run("2", Phase.RECOVER))
+    """Runs from before the first exporter get into its journal: those of the hook that runs, and
+    those of an earlier process of that hook.
+    """
+    elsewhere = tmp_path / "elsewhere"
+    Runs(elsewhere, NAME, LOG).keep(run("1"))
+    # Its threads go on, but never get a journal there: so it is the second hook that sends its run.
+    folder = tmp_path / "state"
+    folder.mkdir()
+    state_file(elsewhere, NAME).rename(state_file(folder, NAME))
+    Runs(folder, NAME, LOG).keep(run("2", Phase.RECOVER))
     with recorders() as start:
-        start(tmp_path).sees("A")
-    Runs(tmp_path, NAME, LOG).close()
-    eventually(lambda: journalled(tmp_path) == ["1", "2"], "the runs")
+        start(folder).sees("A")
+    eventually(lambda: journalled(folder) == ["1", "2"], "the runs")
 
 
 def test_a_damaged_run_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -105,7 +105,7 @@ def test_a_store_without_a_list_of_targets() -> None:
     assert not [
         each for each in found if each.check == "prometheus-reachable" and each.mark == "wrong"
     ]
-    assert finding_of("target", found).mark == "wrong"
+    assert finding_of("target", found).mark == "wrong", "this store has no samples of the exporter"
 
 
 @pytest.mark.parametrize(

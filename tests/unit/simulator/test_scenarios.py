@@ -39,7 +39,7 @@ STORIES = {
         "completed",
     ],
 }  # fmt: skip
-"""What happens in the scenarios that are more, or less, than one event."""
+"""What happens in the scenarios that have several events, or one that takes another course."""
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -68,17 +68,17 @@ OTHER_PROTOCOL = (
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99999"}, "is not an address"),
     ],
 )
-def test_variables_that_are_meant_for_others(variables: dict[str, str], complaint: str) -> None:
+def test_variables_that_turn_tracing_off(variables: dict[str, str], complaint: str) -> None:
     """Variables with which nothing could be sent turn tracing off, without a secret in the reason.
 
-    The flag sets them aside.
+    They may be meant for other programs: with --otlp.endpoint, spans are sent in spite of them.
     """
     (found,) = obstacles(variables)
     assert complaint in found
     assert "\u20ac" not in found
     assert "s3cret" not in found
-    assert not is_on(None, variables)
-    assert is_on("http://127.0.0.1:4318", variables)
+    assert not is_on(endpoint=None, environment=variables)
+    assert is_on(endpoint="http://127.0.0.1:4318", environment=variables)
 
 
 @pytest.mark.parametrize(

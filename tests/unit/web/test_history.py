@@ -113,17 +113,23 @@ def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> No
 @pytest.mark.parametrize(
     ("waiting_until", "cell", "words"),
     [
-        (899, "not approved", "not approved: it started at NotBefore,"),
-        (800, "not approved here", "not approved from here: "),
-        (None, "not approved here", "not approved from here: "),
+        pytest.param(
+            899, "not approved", "not approved: it started at NotBefore,", id="to NotBefore"
+        ),
+        pytest.param(
+            800, "not approved here", "not approved from here: ", id="100 s before NotBefore"
+        ),
+        pytest.param(None, "not approved here", "not approved from here: ", id="in no document"),
     ],
 )
 def test_an_approval_that_nobody_can_rule_out(
     waiting_until: float | None, cell: str, words: str
 ) -> None:
-    """That nobody approved an event is told only if a document showed it waiting at NotBefore.
+    """That nobody approved an event is told only if a document showed it waiting at NotBefore, or
+    less than 5 s before it.
 
     ``waiting_until`` is when the last document showed it so, in seconds after its first sight.
+    NotBefore is 900.
     """
     shown_until = None
     if waiting_until is not None:

@@ -34,7 +34,7 @@ class TestAnswers:
         assert delivery.failed == 0
 
     def test_grpc(self) -> None:
-        """A server that speaks gRPC is told, with the port that speaks HTTP."""
+        """If the server speaks gRPC, the reason says so, and names the port that speaks HTTP."""
         settings = bytes.fromhex("00000604 00000000 00 0005 00004000")  # the frame of grpc-go
 
         def talk(connection: socket.socket, _: bytes) -> None:

@@ -53,7 +53,8 @@ class TestVariables:
     def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """--otlp.endpoint goes before the variables."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
-        assert send(collector, ROOT) == ExportResult(ExportOutcome.ACCEPTED)
+        by_flag = OtlpSender(collector.url).send([ROOT], IDENTITY, 5.0)
+        assert by_flag == ExportResult(ExportOutcome.ACCEPTED)
 
     @pytest.mark.parametrize(
         "name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"]

@@ -43,8 +43,8 @@ def test_a_document_is_kept_as_it_came(path: Path) -> None:
 
 
 def test_a_restart_repeats_no_document(path: Path) -> None:
-    """A body that comes again directly after itself is shown once; one that comes back after
-    another body is shown again.
+    """A body that is kept again directly after itself, as each start of the exporter does, is shown
+    once; one that comes back after another body is shown again.
     """
     for body in (b"a", b"a", b"b", b"a"):
         keep(path, RecordedDocument(1.0, body))
@@ -68,8 +68,8 @@ def test_size_is_bounded(path: Path) -> None:
 
 
 def test_age_is_bounded(path: Path) -> None:
-    """If the newer file begins with a document that is too old, it becomes the older one, which
-    goes.
+    """If the newer file begins with a document that is too old, it takes the place of the older
+    file, whose documents go.
 
     ``oldest`` is the time before which documents are too old.
     """
@@ -93,7 +93,8 @@ def test_damage_costs_no_fact(folder: Path, start: Open) -> None:
     recorder.journal.keep_document(RecordedDocument(1.0, b"before"))
     recorder.journal.close()
     path = folder / FILE_NAME
-    with files(path)[0].open("ab") as file:
+    newer, _ = files(path)
+    with newer.open("ab") as file:
         # Lines that are no text, no object, another object, and cut.
         file.write(b'\xff\x00\n[]\n{"body": 5}\n{"recording": 1, "time": 5')
     after = start(folder)

@@ -51,8 +51,8 @@ def test_another_after_the_first(folder: Path, start: Open) -> None:
 
 
 def test_a_lock_that_is_held_is_no_failure_of_the_disk(folder: Path) -> None:
-    """Who does not get the lock is told that another exporter holds it. The file with which the
-    file system was tried, whether it grants locks at all, does not stay.
+    """Who does not get the lock is told that another exporter holds it. To see whether the file
+    system grants locks at all, a file beside the journal is locked; that file does not stay.
     """
     file = folder / "journal.sqlite"
     with closing(writer_lock(file)), pytest.raises(JournalInUseError):
