@@ -152,7 +152,9 @@ def test_unknown_version_of_the_metadata(
 
 
 def test_no_version_of_the_metadata_is_known(service: Service, start_exporter: Start) -> None:
-    """The warning names the request that failed, and no setting that is not about it."""
+    """The warning names the request that failed. It does not advise ``--imds.api-version``, which
+    sets the version of requests for events only.
+    """
     service.versions = ()
     service.refusal = http_case("version-unknown-404")
     exporter = start_exporter(service.url)

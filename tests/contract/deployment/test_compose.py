@@ -26,13 +26,17 @@ FOLDER = ROOT / "deploy" / "compose"
 FILE = FOLDER / "compose.yaml"
 VICTORIA = FOLDER / "compose.victoria.yaml"
 SERVICES = compose.read(FILE, {})
+"""The services of the stack, as ``make stack`` understands the file."""
 OVER_VICTORIA = compose.read(FILE, {}, VICTORIA)
+"""The services of the stack with VictoriaMetrics in the place of Prometheus."""
 WRITTEN: dict[str, Any] = yaml.safe_load(FILE.read_text())["services"]
+"""The services as the YAML of the file has them."""
 ADDED = {
     name: service
     for name, service in yaml.safe_load(VICTORIA.read_text())["services"].items()
     if name not in WRITTEN
 }
+"""The services that only the file for VictoriaMetrics has, as its YAML has them."""
 VALUES = settings.load(FOLDER / "values.yaml")
 (STORY,) = find(str(FOLDER / "story.yaml"))
 EXPORTERS = [name for name, service in SERVICES.items() if service.command == ("run",)]
@@ -92,7 +96,8 @@ def test_published_ports() -> None:
     ]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in written)
     published = [port for service in OVER_VICTORIA.values() for port in service.ports.values()]
-    assert len(set(published)) == len(published) == len(written)
+    assert len(published) == len(written), "all ports are found"
+    assert len(set(published)) == len(published), "no port is published twice"
 
 
 def test_mounted_files() -> None:

@@ -227,6 +227,7 @@ def test_a_folder_of_other_programs_is_left_alone(
     if os.geteuid() == 0:
         for path in paths:
             os.chown(path, another_user, another_group)
+    # Only its owner may look into it: to do so, the preparation has to own it for a moment.
     node_folder.chmod(0o700)
     before = [owner_of(path) for path in paths]
     (container,) = pod(charts["defaults"])["initContainers"]
@@ -248,7 +249,7 @@ def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
     assert {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]} in term[
         "matchExpressions"
     ]
-    assert "affinity" not in pod(charts["memory"])
+    assert "affinity" not in pod(charts["memory"]), "these values have an empty affinity"
 
 
 def test_network_policy(charts: dict[str, list[Manifest]]) -> None:

@@ -11,6 +11,9 @@ from support.monitoring.board_fleet import PAST as STORY_PAST
 from support.monitoring.board_moment import AT, board_at, prometheus_of, states, vm_board
 from support.monitoring.board_story import id_in_story, story
 
+CURRENT_ID = id_in_story(len(STORY_PAST))
+"""How the EventId of a story's current event begins: it is numbered after those of the past."""
+
 
 def test_an_event_that_nobody_sees_any_more_is_not_called_scheduled(tmp_path: Path) -> None:
     """Exporters without an answer of IMDS go on showing an event; the boards say that nobody sees
@@ -34,7 +37,7 @@ def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
         line
         for line in text.splitlines()
         if line.startswith("azure_scheduled_events_event_first_seen")
-        and id_in_story(len(STORY_PAST)) in line
+        and CURRENT_ID in line
         and 'instance="web-3:10169"' in line
     )
     labels = first_seen[first_seen.index("{") : first_seen.index("}")]
@@ -60,11 +63,10 @@ def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
         outcome="lost",
     )
     back = replace(ended, seen=-20 * MINUTE, not_before=10.0 * MINUTE, ended=None)
-    event_id = id_in_story(len(STORY_PAST))
     samples_of_the_end = [
         line
         for line in story(AT, current=(ended,)).splitlines()
-        if event_id in line and "_ended_" in line
+        if CURRENT_ID in line and "_ended_" in line
     ]
     # A line ends with its time. The last sample is from some minutes before the event is back.
     before_it_is_back = [
@@ -103,7 +105,10 @@ def test_a_quiet_day_is_shown_without_a_doubt(tmp_path: Path) -> None:
 
 
 def test_without_exporters_nothing_is_called_quiet(tmp_path: Path) -> None:
-    """Without an exporter, the numbers say that nothing is known, and no table has a row."""
+    """Without an exporter, the numbers do not say that there is no event, and tables have no row.
+
+    That holds with the default value of the variable ``job``, and for a job that does not exist.
+    """
     only_another_job = f'up{{job="node",instance="a:9100"}} 1 {AT:.0f}\n# EOF\n'
     with prometheus_of(tmp_path, only_another_job) as url:
         asked = (titles.NEXT_EVENT, titles.VMS_STARTED, titles.VMS_SCHEDULED)

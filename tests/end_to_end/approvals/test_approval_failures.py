@@ -275,23 +275,32 @@ def test_polls_go_on_without_an_answer(
 
 
 class Overtaking(Gate):
-    """Answers the first approval while a document is on its way, which the exporter gets later."""
+    """Lets the answer to the first approval overtake a document.
+
+    The exporter asks for the document after it has sent the approval, and gets it after the answer
+    to the approval.
+
+    Attributes:
+        document_asked: is set once this document has been asked for.
+        answered_at: when the first approval was answered, by the monotonic clock; until then
+            infinite.
+    """
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
-        self.asked = threading.Event()
+        self.document_asked = threading.Event()
         self.answered_at = math.inf
 
     def respond(self, request: Request) -> Response | None:
-        """Let the first approval wait for the next document, and this one for the approval."""
+        """Hold the first approval until the document is asked for; answer that one later."""
         if request.method == "POST" and not self.posts:
             response = super().respond(request)
-            self.asked.wait(PATIENCE)
+            self.document_asked.wait(PATIENCE)
             self.answered_at = time.monotonic()
             return response
         is_document = request.method == "GET" and "scheduledevents" in request.path
         if is_document and self.posts and self.answered_at == math.inf:
-            self.asked.set()
+            self.document_asked.set()
             # Long enough for the exporter to read the answer to its approval first. If it is not,
             # the test says nothing.
             time.sleep(0.5)
@@ -301,15 +310,16 @@ class Overtaking(Gate):
 def test_a_document_from_before_an_approval(
     stack: ExitStack, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """A document that was asked for before an approval was answered may be older than its effect:
-    the next approval waits for another one.
+    """A document that was asked for before an approval was answered may not show the effect of that
+    approval yet: the next approval waits for another document.
     """
     simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=2)))
     gate = Overtaking(simulator.url)
     stack.enter_context(gate)
     start_exporter(gate.url, *FLAGS)
     _, second = eventually(lambda: gate.posts[1:] and gate.posts, "the second approval")
-    # A document is noted when it is passed on. The first one after the answer was asked before it.
+    # The gate notes a document when it passes it on. So the first of these is the one that was
+    # overtaken, and the second approval has waited for another.
     documents = [
         arrival.at
         for arrival in gate.arrivals

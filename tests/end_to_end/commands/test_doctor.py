@@ -24,7 +24,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     """Run the whole chain once for all tests here.
 
     It has flags for ``doctor``: with ``here`` it looks at this machine, with ``beyond`` at all but
-    IMDS.
+    IMDS. What a test starts beside the chain ends with the block ``with chain.extra``.
     """
     with healthy_chain(tmp_path_factory.mktemp("chain")) as running:
         yield running
@@ -73,7 +73,8 @@ def test_fault(chain: Chain, fault: Fault) -> None:
     assert found, report.output
     assert fault.hint in found[0]["hint"], found[0]
     assert found[0]["page"].startswith("https://")
-    assert report.status == (1 if any(each["mark"] == "wrong" for each in report.findings) else 0)
+    is_any_wrong = any(each["mark"] == "wrong" for each in report.findings)
+    assert report.status == (1 if is_any_wrong else 0)
 
 
 def test_an_exporter_with_tls(chain: Chain) -> None:

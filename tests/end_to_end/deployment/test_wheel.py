@@ -118,7 +118,7 @@ def test_a_fleet_installs_a_wheel_that_no_index_has(
     )
     with files:
         threading.Thread(target=files.serve_forever).start()
-        links = (
+        find_links = (
             f"http://127.0.0.1:{files.server_port}/{wheel.name}"
             if place == "address"
             else str(wheel.parent)
@@ -130,14 +130,12 @@ def test_a_fleet_installs_a_wheel_that_no_index_has(
             "PIP_NO_DEPS": "1",
             "PIP_TARGET": str(tmp_path),
         }
+        # The arguments use the script's variable ``version``. To sh, $0 is what follows -c and its
+        # text: the Python of these tests, in place of that of the script.
+        lines = f'version={__version__}; exec "$0" -m pip {arguments}'
         done = subprocess.run(
-            [
-                "/bin/sh",
-                "-c",
-                f'version={__version__}; exec "$0" -m pip {arguments}',
-                sys.executable,
-            ],
-            env=environment(PIP_FIND_LINKS=links, **only),
+            ["/bin/sh", "-c", lines, sys.executable],
+            env=environment(PIP_FIND_LINKS=find_links, **only),
             capture_output=True,
             text=True,
             check=False,

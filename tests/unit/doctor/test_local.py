@@ -80,7 +80,7 @@ def test_other_servers(status: int, body: bytes) -> None:
             302,
             {"Location": "http://login/"},
             b"",
-            "A proxy or another server answers with a redire",
+            "A proxy or another server answers with a redirect",
         ),
         (403, {}, b"no", "The cause is unknown. Let this VM reach"),
         (410, {}, b"", "takes up to 70 s. Run doctor again in two minutes."),
@@ -215,6 +215,7 @@ def test_an_event_that_cannot_be_read() -> None:
         (200, {}, _INSTANCE),
         (200, {}, b'{"DocumentIncarnation": 1, "Events": [{"EventType": "Reboot"}]}'),
     )
+    assert found["scheduled-events"].mark == "wrong"
     assert "An event cannot be read" in found["scheduled-events"].sentence
 
 

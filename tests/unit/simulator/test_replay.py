@@ -138,12 +138,13 @@ def test_approval_of_an_unknown_event(tmp_path: Path, event_id: str) -> None:
 
 
 def test_approval_of_a_current_event(tmp_path: Path) -> None:
-    """An approval of a current event is accepted, in upper or lower case; it is refused once the
-    document has none.
+    """An approval of a current event is accepted, in upper or lower case. It is refused once a
+    document without events was shown, even if the text of that document has the id.
     """
     path = recording(tmp_path / "events.json", document(1, "a1b2"), b"<html>a1b2</html>")
     with playing(path, speed=1000) as play:
         play.body()
+        # At this speed the second document is due, but is not current before a poll has shown it.
         assert [play.approve("A1B2"), play.approve("a1b2")] == [HTTPStatus.OK, HTTPStatus.OK]
         assert play.body() == b"<html>a1b2</html>"
         assert play.approve("a1b2") == HTTPStatus.BAD_REQUEST

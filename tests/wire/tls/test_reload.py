@@ -28,6 +28,9 @@ from support.servers.tls_serving import (
     wrapped,
 )
 
+WITHOUT_TLS = None
+"""In the place of an SSL context: the request is sent in plain."""
+
 
 def resumes(running: Running, context: ssl.SSLContext, session: ssl.SSLSession | None) -> bool:
     """Whether a page is given over a session of before."""
@@ -219,8 +222,7 @@ class TestChange:
             else:
                 replace(file, text)
             eventually(lambda: logged_at(running, logging.ERROR), "an error in the log")
-            without_tls = None
-            assert not let_in(running, without_tls)
+            assert not let_in(running, WITHOUT_TLS)
             assert ask(running, context) == 401
             assert ask(running, context, Authorization=SECRET) == 200
             [error] = [record for record in running.records if record.levelno == logging.ERROR]
@@ -235,22 +237,23 @@ class TestChange:
         """TLS and users are turned on and off without a restart; the log says which are on."""
         context = trusting(authority)
         users = scraper_with_secret()
-        nothing = "http_server_config: {http2: true}\n"
-        file.write_text(nothing)
+        # A web configuration must not be empty. This setting has nothing to do with TLS or users.
+        neither = "http_server_config: {http2: true}\n"
+        file.write_text(neither)
         with encrypted(file) as running:
-            assert let_in(running, None)
+            assert let_in(running, WITHOUT_TLS)
             replace(file, users)
-            eventually(lambda: ask(running, None) == 401, "users in plain")
-            assert let_in(running, None, Authorization=SECRET)
+            eventually(lambda: ask(running, WITHOUT_TLS) == 401, "users in plain")
+            assert let_in(running, WITHOUT_TLS, Authorization=SECRET)
             replace(file, TLS_ONLY + users)
             eventually(lambda: let_in(running, context, Authorization=SECRET), "users under TLS")
-            assert not let_in(running, None, Authorization=SECRET)
+            assert not let_in(running, WITHOUT_TLS, Authorization=SECRET)
             assert not let_in(running, context)
             replace(file, TLS_ONLY)
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
-            replace(file, nothing)
-            eventually(lambda: let_in(running, None), "plain again")
-            # Nothing, users, both, TLS, nothing.
+            replace(file, neither)
+            eventually(lambda: let_in(running, WITHOUT_TLS), "plain again")
+            # Neither, users, both, TLS, neither.
             tls_and_users = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
             eventually(lambda: tls_and_users_in_log(running) == tls_and_users, "the log")
 
