@@ -45,11 +45,11 @@ EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _LEAST_DOUBT = 2e5
-"""The least number that stands for doubt, of a panel whose ``quiet`` is 0 (:func:`in_doubt`).
+"""From this number on, what a count shows means that some exporters are blind.
 
-Smaller numbers are real counts: no fleet has so many VMs. Every doubt is larger: it is the share of
-blind exporters times :data:`.style.UNKNOWN` (:func:`.queries.or_quiet`), which is 300,000 for one
-blind exporter among 100,000.
+A smaller number is a real count: no fleet has so many VMs. If some exporters are blind and nothing
+is counted, the query yields their share times :data:`.style.UNKNOWN` (:func:`.queries.or_quiet`).
+That is 300,000 for one blind exporter among 100,000, so it is always larger than this number.
 """
 # Of each dashboard, the end of its title, and the text of links to it.
 _DESCRIPTIONS = {
@@ -175,14 +175,19 @@ def stat(
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
-    """Return the texts of the numbers that :func:`.queries.or_quiet` shows if there is nothing.
+    """Return the texts of a panel for the numbers of :func:`.queries.or_quiet`.
+
+    Its query yields them in place of a result that is empty:
 
     - ``quiet``: all exporters see IMDS. The text is ``none``.
     - :data:`.style.UNKNOWN`: no exporter does.
     - A number between these two: some exporters do not.
+
+    ``quiet`` is 0 for a count, and :data:`.style.QUIET` for a countdown.
     """
     least = _LEAST_DOUBT
-    if quiet > least:  # a countdown: its `quiet` (style.QUIET) is above the time to any event
+    is_countdown = quiet > _LEAST_DOUBT
+    if is_countdown:  # real countdowns are below `quiet`, so doubt begins directly above it
         least = quiet + 1
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),

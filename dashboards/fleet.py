@@ -106,13 +106,14 @@ An event that is Scheduled has 2 + 1, and a Started one has 2 + 2.
 Events are not joined by ``or on``: in VictoriaMetrics, an event that has just ended would get the
 value of the other side.
 """
-_FIRST = (
+_WITH_EVENT_OR_BLIND = (
     f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)})"
     f" {_ELSEWHERE})"
 )
-"""Keeps the VMs with an event or a blind exporter.
+"""Keeps only the VMs that have an event or a blind exporter.
 
-The rows of quiet VMs are series that have the names already.
+Their rows lack the names, which further queries add. The row of a quiet VM needs none: its series
+in ``_VMS`` is one of ``instance_info``, which has the names as labels.
 """
 _STATES = {
     4: ("Started", HAPPENING),
@@ -128,8 +129,8 @@ def _vms() -> list[str]:
     current = f"1000 * {last(VM_IMPACT, HELD)} {ended}"
     return [
         f"sort_desc({cells('Now', _VMS)})",
-        cells("row", with_portal(f"{last(INSTANCE_INFO, NAMES)} {_FIRST}")),
-        cells("When", f"topk({MOST}, {current} {_FIRST})"),
+        cells("row", with_portal(f"{last(INSTANCE_INFO, NAMES)} {_WITH_EVENT_OR_BLIND}")),
+        cells("When", f"topk({MOST}, {current} {_WITH_EVENT_OR_BLIND})"),
     ]
 
 
@@ -182,7 +183,14 @@ def fleet() -> Json:
         FLEET_BOARD,
         "What Azure is about to do to which VMs, when, who approved it, what happened, and whether"
         " exporters see IMDS.",
-        [*_numbers(), _table_of_events(), _timeline(), _table_of_vms(), bars(_DAYS, 12), _types()],
+        [
+            *_numbers(),
+            _table_of_events(),
+            _timeline(),
+            _table_of_vms(),
+            bars(_DAYS, width=12),
+            _types(),
+        ],
         [
             variable(
                 "resource_group",

@@ -220,6 +220,7 @@ def _degraded_host(kept: tuple[str, ...]) -> Alert:
             " Microsoft recommends: that moves it to a healthy host at once. Do this within a day;"
             " it need not be at night."
         ),
+        # The notification has the advice for the type of the event, in place of all of `advice`.
         advice_placeholder="{ahead}",
         dashboard="event",
         ends=_ends(events),

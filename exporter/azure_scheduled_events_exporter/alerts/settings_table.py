@@ -121,10 +121,11 @@ class AlertSetting:
         return format_duration(seconds)
 
     def _check_items(self, text: str) -> str:
+        # One item may contain commas, such as several matchers of `maintenance.targets`. It stays
+        # whole, because each of the matchers alone would select more alerts.
+        is_one_item = re.fullmatch(self.pattern, text.strip()) is not None
         separator = ","
-        # Several matchers with commas are one item: taken apart, each of them would select more
-        # alerts.
-        if "\n" in text or re.fullmatch(self.pattern, text.strip()):
+        if is_one_item or "\n" in text:
             separator = "\n"
         by_key = {}  # the last item with a key of a map replaces those before it
         for part in text.split(separator):

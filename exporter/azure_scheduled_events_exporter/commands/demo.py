@@ -77,9 +77,12 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError(
             "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
         )
-    # Our defaults are handed to `resolve` as flags, which replace variables and the file. So those
-    # of settings that a variable or the file sets, and that therefore have a place, are left out.
-    written = {setting.flag for setting, _, place in texts_and_places(flags, environment) if place}
+    # `resolve` gets our defaults as flags, and flags replace variables and the file. So the
+    # defaults of settings that are written somewhere are left out.
+    written = set()
+    for setting, _, place in texts_and_places(flags, environment):
+        if place:  # a flag, a variable or the file; "" for a setting that is written nowhere
+            written.add(setting.flag)
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in written}
     for name in _COLLECTOR:
         environment.pop(name, None)

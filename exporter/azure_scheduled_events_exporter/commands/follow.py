@@ -33,9 +33,10 @@ _CHECK_SECONDS = 1.0
 """Time between two looks whether an exporter writes the journal."""
 
 _OLDER_SECONDS = 5.0
-"""For how long nothing is printed of a journal that lacks what was printed: it may be a stray copy.
+"""How long a journal is not read that lacks transitions which were printed already.
 
-A running exporter replaces such a file within a poll.
+It may be an older copy that somebody has put in the place of the file. A running exporter replaces
+such a copy within a poll. A copy that is still there after this time is read.
 """
 
 _CURSOR = re.compile(

@@ -163,8 +163,9 @@ def _mutes_unrelated_events(rule: Mapping[str, Any], events: Sequence[Mapping[st
     equal = rule.get("equal") or ()
     if not equal:  # every alert that the source accepts mutes all that the target accepts
         return True
-    # An alert without any of the labels in `equal` mutes every alert that lacks them too. All
-    # alerts about events lack the same ones. Which labels other alerts lack is not known.
+    # An alert that lacks all labels in `equal` mutes every alert that lacks them too. If an alert
+    # about one event lacks them, so do the alerts about all other events, and it mutes these. Other
+    # alerts that the source accepts are not looked at: which labels they lack is not known.
     source = matchers_of_inhibition(rule, "source")
     without_equal = [labels for labels in events if labels.keys().isdisjoint(equal)]
     return any(all_accept(source, labels) for labels in without_equal)

@@ -124,10 +124,11 @@ class ExporterState:
 
     @property
     def knows_owner(self) -> bool:
-        """Whether the journal's events count as this VM's.
+        """Whether the events in the journal count as this VM's.
 
-        Until then, they may be those of a VM whose image this is, and end only if a document of
-        this run has shown them.
+        They do not while the journal waits for this VM's id: the journal may have come with the
+        image of another VM. Then an event ends only if a document of this run has shown it.
+        After :data:`OWNER_WAIT_SECONDS`, they count even if the id is still unknown.
         """
         has_waited = self.clock().since(self._began) >= OWNER_WAIT_SECONDS
         return has_waited or not self.journal.awaits_vm_id

@@ -1,8 +1,9 @@
 """The labels of the alert Maintenance, which decide whether it inhibits an alert of the team.
 
-Both alerts are about the same VM: ``own`` are the labels of the team's alert. Those of Maintenance
-come from the rules that a Prometheus has loaded, or from the settings that rules are rendered
-with. The latter give only the form of the labels, and not the values of the VM.
+A drill posts an alert with these labels. They have to fit ``own``, the labels of the team's alert
+about the same VM. They come from the rules that a Prometheus has loaded, or from the settings that
+rules are rendered with. The settings give only the names and the form of the labels, and not the
+values of the VM.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,7 +65,8 @@ def of_rendered_rules(settings: Settings, own: Labels) -> Labels:
 def queries(settings: Settings, own: Labels) -> Iterator[str]:
     """Yield queries for Prometheus, one for each label by which the VM of ``own`` may be found.
 
-    Each has a result if rules with ``settings`` yield a VM with the value of that label.
+    The drill prints them if it has no Prometheus to ask, so that its user can run them. A query has
+    a result if rules with ``settings`` yield a VM with the value of that label.
     """
     every_vm = " ".join(of_every_vm(_rendered_rule(settings).expression).split())
     for name in _possible(settings, own):
@@ -135,7 +137,8 @@ def _no_vm(own: Labels, vms: Sequence[Labels]) -> str:
         if known:
             near.append(f"{name}={closest(value, known) or known[0]}")
     if not near:
-        # A label with this prefix is there a second time, under the name that the team uses.
+        # A label with this prefix is left out: the rules also give the alert the same label without
+        # the prefix, under the name that the team uses.
         names = sorted({name for vm in vms for name in vm if not name.startswith(MADE_PREFIX)})
         return (
             f"the loaded rules name a VM by {', '.join(names)}, but your alert has"

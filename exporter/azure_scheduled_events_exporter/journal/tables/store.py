@@ -185,8 +185,8 @@ class Store:
             case NewSpan(span_id, span):
                 self.connection.execute("REPLACE INTO spans VALUES (?, ?)", (span_id, span))
             case EndedSpan(span_id, text):
-                # A span that has another text by now is a newer version, to be delivered still. No
-                # text stands for any.
+                # A span that has another text by now is a newer version, which still has to be
+                # delivered. If `text` is None, the span is deleted, whatever its text is.
                 sql = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
                 self.connection.execute(sql, (span_id, text))
             case RequestResult(number, result, if_unsent):
@@ -228,7 +228,8 @@ class Store:
         ended = newest_ended(
             self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         )
-        # A flood may have left more: the ends of some were dropped while the disk did not work.
+        # The table may have more current events than there is room for. During a flood of events,
+        # while the disk did not work, the entries with the ends of some may have been dropped.
         current = current_with_room(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
         return Remembered(
             lifecycles=Lifecycles(_oldest_first(current), _oldest_first(ended)),

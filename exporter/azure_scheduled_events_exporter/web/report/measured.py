@@ -80,8 +80,8 @@ def interruption(life: Lifecycle) -> Answer:
         return Answer(_HOW_LONG_INTERRUPTED, ("no pause of 0.1s or more was seen",))
     why = ""
     if is_pause_a_restart(life):
-        # Only a restart is recorded although the start of the event was not watched. So only beside
-        # a restart can a part of the interruption be missing.
+        # If nobody watched the start of the event, there is an observed pause only if the VM
+        # restarted. So a part of the interruption can be missing only in this case.
         why = _unmeasured(life)
     return Answer(_HOW_LONG_INTERRUPTED, (_pause(life, life.observed_pause),), why)
 
