@@ -159,11 +159,11 @@ def test_a_line_longer_than_the_space_for_it() -> None:
 
 def test_lines_that_nobody_reads_are_counted() -> None:
     """A reader that was away for a while learns how many lines it has missed."""
-    pipe, write = os.pipe()
+    read_end, write_end = os.pipe()
     # Linux keeps what is written to a pipe in pages of 4096 bytes. It calls a pipe of two pages
     # full as soon as the second one has been begun.
-    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 2 * 4096)
-    with os.fdopen(pipe, "rb", buffering=0) as reader, os.fdopen(write, "w") as stream:
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 2 * 4096)
+    with os.fdopen(read_end, "rb", buffering=0) as reader, os.fdopen(write_end, "w") as stream:
         log = set_up("info", "logfmt", stream)
         log.info("fills the first page", extra=facts(text="x" * 3980))
         log.info("begins the second page")
@@ -200,7 +200,9 @@ def test_repetition_is_bounded() -> None:
 
 @pytest.mark.parametrize("library", ["asyncio", "uvicorn.error"])
 def test_what_clients_can_cause(library: str) -> None:
-    """Each message of a library is logged once, and ten different ones at most; ours always are."""
+    """In a minute, each message of a library is logged once, and ten different ones at most. Ours
+    always are.
+    """
     stream = io.StringIO()
     log = set_up("debug", "logfmt", stream)
     for _ in range(3):

@@ -1,5 +1,8 @@
 """What becomes of an operator's request: IMDS refuses or does not answer, or the exporter or the
 command is stopped.
+
+A ``Gate`` stands before the simulator. Each approval is treated by the next of its rules, which is
+a status to answer with or a ``Way``; the last rule holds for all that follow.
 """
 
 import signal
@@ -69,7 +72,6 @@ def test_imds_throttles(
     start_exporter: Callable[..., Exporter],
 ) -> None:
     """After a 429, the request is sent again until IMDS answers, and the command waits for that."""
-    # The first approval gets a 429; all later ones reach IMDS.
     with Gate(simulator.url, 429, Way.PASS) as gate:
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
@@ -214,7 +216,6 @@ def test_imds_throttles_every_try(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
     """A request that IMDS throttles until it expires has a result that says so."""
-    # Each approval gets a 429.
     with Gate(simulator.url, 429) as gate:
         start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]

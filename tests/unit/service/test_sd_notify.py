@@ -73,7 +73,7 @@ def test_ready_comes_first_and_once(listening: tuple[str, socket.socket]) -> Non
 
 @pytest.mark.parametrize("listening", ["a path"], indirect=True)
 def test_no_watchdog_no_pings(listening: tuple[str, socket.socket]) -> None:
-    """A manager without a watchdog gets only changes."""
+    """After READY=1, a manager without a watchdog hears only of changes of the status."""
     path, manager = listening
     says = iter(["one", "one", "two"])
     lines = lines_to(

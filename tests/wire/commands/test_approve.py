@@ -248,7 +248,7 @@ def test_already_begun(state: Path, start_exporter: Callable[..., Exporter]) -> 
         ids = event_ids(simulator)
         assert approve(simulator.url, state, ids["Reboot"], "--yes").returncode == 0
         exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
-        wait_a_second(simulator)
+        wait_a_second(simulator)  # or IMDS would throttle the next command
         done = approve(simulator.url, state, ids["Reboot"], ids["Freeze"], "--yes")
         assert done.returncode == 0
         assert done.stdout.splitlines()[-2:] == [
