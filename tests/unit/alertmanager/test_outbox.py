@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 HOLD = 1800.0
 """Seconds for which Alertmanager keeps an alert that is not posted again."""
-NONE = Wanted()
+NO_ALERTS = Wanted()
 MOST = 64
 """How many alerts one post may have; the tests never have so many."""
 RESOLVE_AFTER = 180
@@ -65,7 +65,7 @@ def test_end() -> None:
     outbox = Outbox()
     posts(outbox, Wanted([alert()]), 0.0)
     ended = 40  # the first moment at which the alert is not wanted any more
-    first, _, third = resolves(outbox, NONE, range(ended, 1000))
+    first, _, third = resolves(outbox, NO_ALERTS, range(ended, 1000))
     assert first == ended + RESOLVE_AFTER
     assert third <= first + 62, "two pauses of at most 30 s, each rounded up to a second"
     assert outbox.next_due() == math.inf
@@ -83,9 +83,9 @@ def test_ends_of_two_vms() -> None:
     last = Outbox()
     posts(first, Wanted([shared]), 0.0)
     posts(last, Wanted([shared]), 0.0)
-    assert min(resolves(first, NONE, range(40, 1000))) == 40 + 300
+    assert min(resolves(first, NO_ALERTS, range(40, 1000))) == 40 + 300
     resolves(last, Wanted([shared]), range(1, 115))
-    assert min(resolves(last, NONE, range(115, 1000))) == 115 + 300
+    assert min(resolves(last, NO_ALERTS, range(115, 1000))) == 115 + 300
 
 
 def test_event_that_returns() -> None:
@@ -93,7 +93,7 @@ def test_event_that_returns() -> None:
     outbox = Outbox()
     wanted = Wanted([alert()])
     posts(outbox, wanted, 0.0)
-    assert posts(outbox, NONE, 40.0) == []
+    assert posts(outbox, NO_ALERTS, 40.0) == []
     assert posts(outbox, wanted, 100.0) == [("Reboot", "firing")]
     # The resolve of the end at 40 s would be due now.
     assert posts(outbox, wanted, 40.0 + RESOLVE_AFTER + 1) == [("Reboot", "firing")]

@@ -8,6 +8,9 @@ documents have lacked the events of the runs: after three, such an event is over
 
 ``awaited`` gives the events that the hook is still to prepare for. It gets its last result, and so
 does ``missed``, which gives a run without a command for each of them that has begun unprepared.
+
+``life`` makes an event with ``left`` seconds to its NotBefore, and ``ran`` a run that began at a
+moment. Its last argument is the outcome: ``"ok"`` by default, None if the run has not ended.
 """
 
 import json

@@ -104,7 +104,9 @@ def test_the_proxy_of_the_environment_applies(monkeypatch: pytest.MonkeyPatch) -
 
 def servers(alertmanagers: list[str]) -> Servers:
     """Return the servers of a command line that names these Alertmanagers alone."""
-    return Servers(None, [], alertmanagers, [], {})
+    return Servers(
+        exporter=None, prometheus=[], alertmanager=alertmanagers, grafana=[], http_config_files={}
+    )
 
 
 def test_what_the_exporter_asks_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,21 +51,21 @@ def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() ->
 
 
 @pytest.mark.parametrize(
-    ("message", "because"),
+    ("message", "case"),
     [
-        (answer(OPTION + b"\xff"), "plain"),
+        (answer(OPTION + b"\xff"), "the only option"),
         (answer(bytes((53, 1, 2)) + OPTION + b"\xff"), "after another option"),
         (answer(bytes(7) + OPTION + bytes(3) + b"\xff" + bytes(60)), "between padding"),
         (answer(OPTION), "without an end mark"),
         (
             answer(OPTION + b"\xff" + bytes((ENDPOINT_OPTION, 4, 9, 9, 9, 9))),
-            "what follows the end is no option",
+            "before the end mark, behind which nothing is an option",
         ),
     ],
 )
-def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: str) -> None:
+def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, case: str) -> None:
     """Option 245 of a correct answer is found, in any order of options."""
-    assert read(message) == ADDRESS, because
+    assert read(message) == ADDRESS, case
 
 
 @pytest.mark.parametrize(

@@ -72,14 +72,14 @@ def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
     known, _ = observe(known, partial, ObservationContext(at(60.5), "web_0"))
     scrape = Scrape(exposition(Snapshot().with_events(known, NOON + 60)).render().body.decode())
     seen = scrape.series("event_seen_timestamp_seconds", event_type="Redeploy", scope="self")
-    assert {(have["event_id"], have["kind"]): value - NOON for have, value in seen} == {
+    assert {(labels["event_id"], labels["kind"]): value - NOON for labels, value in seen} == {
         ("WAITS", "requested"): 0.5,
         ("RUNS", "without_notice"): 60.5,
         ("NEVER", "harmless"): 60.5,
         ("ADVICE", "advisory"): 60.5,
     }
     impact = scrape.series("event_impact_timestamp_seconds", event_type="Redeploy", scope="self")
-    assert {(have["event_id"], have["kind"]): value - NOON for have, value in impact} == {
+    assert {(labels["event_id"], labels["kind"]): value - NOON for labels, value in impact} == {
         ("WAITS", "requested"): 900,
         ("RUNS", "without_notice"): 0,
         ("NEVER", "harmless"): 900,
@@ -103,7 +103,7 @@ def test_the_impact_of_events_of_other_vms() -> None:
         ({"event_id": "RUNS", "event_type": "Reboot", "vm_name": name, **place}, NOON + 0.5)
         for name in names[:10]
     ]
-    assert {have["resource_group"] for have, _ in scrape.series("event_info")} == {"rg"}
+    assert {labels["resource_group"] for labels, _ in scrape.series("event_info")} == {"rg"}
 
 
 Documents = tuple[float, Iterable[ScheduledEvent]]

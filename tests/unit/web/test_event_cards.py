@@ -179,6 +179,7 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
             ),
         ),
         (
+            # A document showed it as Scheduled until NotBefore.
             replace(
                 freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),
                 pending_until=freeze().not_before,

@@ -115,16 +115,16 @@ def test_all_quiet() -> None:
     assert Page(QUIET).main["data-announcement"] == "IMDS answers, no events"
 
 
-NEVER = Snapshot(polls=Polls())
+NEVER_ANSWERED = Snapshot(polls=Polls())
 
 
 @pytest.mark.parametrize(
     ("snapshot", "reason"),
     [
-        pytest.param(NEVER, "IMDS has not answered yet", id="no answer yet"),
+        pytest.param(NEVER_ANSWERED, "IMDS has not answered yet", id="no answer yet"),
         pytest.param(
             replace(
-                NEVER,
+                NEVER_ANSWERED,
                 polls=Polls(
                     {**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503"
                 ),
@@ -161,7 +161,7 @@ def test_a_poll_that_hangs_is_not_a_late_first_answer() -> None:
     """The first answer may take two minutes; that is not said of a poll that hangs."""
     hanging = Snapshot(polls=Polls(failure="a poll hangs since 170s", hanging=True))
     assert "two minutes" not in Page(hanging).text
-    assert "two minutes" in Page(NEVER).text
+    assert "two minutes" in Page(NEVER_ANSWERED).text
 
 
 def test_a_document_that_is_partly_unreadable() -> None:

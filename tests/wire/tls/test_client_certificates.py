@@ -30,7 +30,10 @@ from support.servers.tls_serving import (
 def doctor_served(file: Path, address: str) -> Finding:
     """Return whether doctor without credentials finds that an exporter serves the address."""
     settings = {"web.config.file": str(file), "web.listen-address": address}
-    subject = subject_of(resolve(settings, {}), {}, Servers(None, (), (), (), {}))
+    none_named = Servers(
+        exporter=None, prometheus=(), alertmanager=(), grafana=(), http_config_files={}
+    )
+    subject = subject_of(resolve(settings, {}), {}, none_named)
     return next(exporter.examine(subject))
 
 
