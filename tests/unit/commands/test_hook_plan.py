@@ -6,11 +6,12 @@ makes: the current events, the runs so far and, in ``active``, the ids of those 
 running. A run without an outcome that is not among them was interrupted. ``missing`` is how many
 documents have lacked the events of the runs: after three, such an event is over.
 
-``awaited`` gives the events that the hook is still to prepare for. It gets its last result, and so
-does ``missed``, which gives a run without a command for each of them that has begun unprepared.
+``awaited`` gives the events that the hook is still to prepare for; its first argument is what it
+gave for the view before. ``missed`` has the same argument, and gives a run without a command for
+each of these events that has begun unprepared.
 
 ``life`` makes an event with ``left`` seconds to its NotBefore, and ``ran`` a run that began at a
-moment. Its last argument is the outcome: ``"ok"`` by default, None if the run has not ended.
+moment. The last argument of ``ran`` is the outcome: ``"ok"`` by default, None if the run has none.
 """
 
 import json

@@ -61,7 +61,7 @@ def test_moved_vm() -> None:
         ("rg-moved", "flex2"),
     ]
     after_an_answer, _, after_a_failure, _ = pauses
-    longest = after_an_answer + after_a_failure  # it moves just after an answer, and one fails
+    longest = after_an_answer + after_a_failure  # the VM moves after an answer, then one fails
     assert longest <= 15 * MINUTE
     assert after_an_answer >= 5 * MINUTE, "IMDS is not asked more often than necessary"
 
