@@ -35,7 +35,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
     expected = [
         (f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()
     ]
-    assert rows(METRICS, 4, r"`[a-z_]+`") == expected
+    assert rows(METRICS, columns=4, first=r"`[a-z_]+`") == expected
 
 
 LABEL_VALUES: dict[tuple[str, str], set[str]] = {
@@ -61,7 +61,7 @@ def test_values_of_labels_are_documented_as_they_are() -> None:
     # `approve` is a command, which the explanation of a value names.
     table = {
         (label.strip("`"), metrics): set(re.findall("`([^`]+)`", values)) - {"approve"}
-        for label, metrics, values in rows(section, 3, r"`[a-z_]+`")
+        for label, metrics, values in rows(section, columns=3, first=r"`[a-z_]+`")
     }
     assert table == LABEL_VALUES
 
@@ -71,7 +71,7 @@ def test_keys_of_a_followed_transition_are_documented() -> None:
     document = Document(1, (ScheduledEvent("E", "Freeze", "Scheduled"),))
     _, (detected,) = observe(Lifecycles(), document, ObservationContext(at(0), "vmss_0"))
     section = (DOCS / "follow.md").read_text().partition("## Keys\n")[2].partition("\n## ")[0]
-    keys = [keys for keys, _ in rows(section, 2, r"`[a-z_`, ]+`")]
+    keys = [keys for keys, _ in rows(section, columns=2, first=r"`[a-z_`, ]+`")]
     documented = set(re.findall("`([a-z_]+)`", " ".join(keys)))
     assert documented == {"seq", "cursor", *change_record(detected)}
 
@@ -82,13 +82,13 @@ def test_every_flag_is_documented_as_it_is() -> None:
         (f"`--{setting.flag}`", f"`{setting.default}`" if setting.default else "", setting.help)
         for setting in SETTINGS
     ]
-    assert rows(CONFIGURATION, 3, r"`--[a-z.-]+`") == expected
+    assert rows(CONFIGURATION, columns=3, first=r"`--[a-z.-]+`") == expected
 
 
 def test_the_defaults_of_hook_are_the_documented_ones() -> None:
     """To give an option of ``hook`` the default that the table of options names changes nothing."""
     page = (DOCS / "hook.md").read_text().partition("## Options\n")[2].partition("\n## ")[0]
-    table = rows(page, 3, r"`--[a-z]+`")
+    table = rows(page, columns=3, first=r"`--[a-z]+`")
     # The default of --types, "all", is no value that can be given.
     documented = [(option, default) for option, default, _ in table if default != "all"]
     assert len(documented) == len(table) - 1, "every option but --types"
@@ -100,7 +100,7 @@ def test_the_defaults_of_hook_are_the_documented_ones() -> None:
 def test_the_usual_notice_is_the_documented_one() -> None:
     """The simulator gives each type of event the notice that the page has from Azure's table."""
     page = (DOCS / "how-scheduled-events-work.md").read_text()
-    table = rows(page, 3, r"Freeze|Reboot|Redeploy")
+    table = rows(page, columns=3, first=r"Freeze|Reboot|Redeploy")
     notices = {event_type: notice for event_type, _, notice in table}
     assert notices == {name: f"{EVENT_FACTS[name].usual_notice / 60:.0f} min" for name in notices}
     assert len(notices) == 3
@@ -112,7 +112,7 @@ def test_the_usual_notice_is_the_documented_one() -> None:
 def test_the_defaults_of_a_simulated_event_are_the_documented_ones(key: str, fact: str) -> None:
     """The page of the simulator has the times that a scenario's event gets by its type."""
     # The cell is such as: Freeze, Reboot `15m`; Redeploy, Terminate `10m`; Preempt `30s`
-    ((_, cell),) = rows((DOCS / "simulator.md").read_text(), 2, f"`{key}`")
+    ((_, cell),) = rows((DOCS / "simulator.md").read_text(), columns=2, first=f"`{key}`")
     documented = {
         event_type: parse_duration(time)
         for event_types, time in re.findall(r"([\w, ]+) `(\w+)`", cell)

@@ -24,7 +24,7 @@ from support.servers.certificates import Authority
 from support.servers.mail_server import MailServer
 
 CHART = DATA / "stack_chart"
-TEAM = DATA / "cases" / "team-kube-prometheus-stack-values.yaml"
+TEAM_VALUES = DATA / "cases" / "team-kube-prometheus-stack-values.yaml"
 OURS = Path()
 """Stands for our file among values, as its name is not known before it is exported."""
 MOUNTED = "/etc/alertmanager/config"
@@ -34,11 +34,12 @@ EVENT = {"event_id": "E", "event_type": "Reboot"}
 REBOOT = {"alertname": f"{PREFIX}Reboot", "severity": "critical", **EVENT}
 FREEZE = {"alertname": f"{PREFIX}Freeze", "severity": "warning", "event_id": "F"}
 MAINTENANCE = {"alertname": f"{PREFIX}Maintenance", "severity": "info", "instance": "a"}
-TEAMS = {
+TEAM_ALERTS = {
     "team-pager": {"alertname": "DiskFull", "severity": "critical"},
     "team-slack": {"alertname": "DiskFills", "severity": "warning"},
     "null": {"alertname": "Watchdog", "severity": "none"},
 }
+"""The alerts of a team, by the receiver that gets each with the team's values."""
 
 
 def export(folder: Path, url: str, **more: str) -> Path:
@@ -65,7 +66,7 @@ def fragment(folder: Path, *values: Path) -> Path:
     if not values:
         return file
     ours = yaml.safe_load(file.read_text())
-    config = yaml.safe_load(TEAM.read_text())["alertmanager"]["config"]
+    config = yaml.safe_load(TEAM_VALUES.read_text())["alertmanager"]["config"]
     for name in ("inhibit_rules", "receivers", "templates"):
         config[name] = [*config.get(name, ()), *ours[name]]
     config["route"]["routes"] = [*ours["route"]["routes"], *config["route"]["routes"]]
@@ -190,7 +191,7 @@ def test_mail(form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("form", "values"),
-    [(fragment, (TEAM,)), (stack, (TEAM, OURS)), (stack, (OURS, TEAM))],
+    [(fragment, (TEAM_VALUES,)), (stack, (TEAM_VALUES, OURS)), (stack, (OURS, TEAM_VALUES))],
     ids=["appended", "stack: ours last", "stack: ours first"],
 )
 def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> None:
@@ -198,8 +199,8 @@ def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> N
     file = form(export(tmp_path, f"http://{NOBODY}"), *values)
     with loaded(file) as alertmanager:
         url = alertmanager.url
-        post(url, *TEAMS.values(), REBOOT, FREEZE)
-        for name, labels in TEAMS.items():
+        post(url, *TEAM_ALERTS.values(), REBOOT, FREEZE)
+        for name, labels in TEAM_ALERTS.items():
             assert receivers_of(url, labels) == [name]
         assert receivers_of(url, REBOOT) == ["pager"]
         assert receivers_of(url, FREEZE) == ["tickets"]
@@ -215,7 +216,7 @@ def test_the_documented_route_for_each_team(tmp_path: Path) -> None:
     (text,) = (block.text for block in blocks(page) if block.file_name == "with-teams.yml")
     for_dba, _ours = yaml.safe_load(text)["route"]["routes"]
     with Receiver() as receiver:
-        file = fragment(export(tmp_path, receiver.url, **{"labels.keep": "team"}), TEAM)
+        file = fragment(export(tmp_path, receiver.url, **{"labels.keep": "team"}), TEAM_VALUES)
         config = yaml.safe_load(file.read_text())
         webhook = {"url": f"{receiver.url}/dba", "send_resolved": True}
         config["receivers"].append({"name": "dba-pager", "webhook_configs": [webhook]})
@@ -261,7 +262,7 @@ def _run(commands: str, folder: Path) -> None:
 def test_the_documented_look_at_the_merged_configuration(tmp_path: Path) -> None:
     """The page's command prints what Helm makes of a team's values and ours, and checks it."""
     export(tmp_path / "rendered", f"http://{NOBODY}")
-    (tmp_path / "yours.yaml").write_text(TEAM.read_text())
+    (tmp_path / "yours.yaml").write_text(TEAM_VALUES.read_text())
     page = ROOT / "docs" / "existing-alertmanager.md"
     (text,) = (block.text for block in blocks(page) if "helm template" in block.text)
     _run(text.replace("prometheus-community/kube-prometheus-stack", str(CHART)), tmp_path)

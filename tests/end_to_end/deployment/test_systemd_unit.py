@@ -144,7 +144,7 @@ def test_environment_file_is_read_alike(box: Box) -> None:
     file = box.folder / "etc/azure-scheduled-events-exporter/environment"
     listed = box.run("cat", f"/proc/{box.shown('MainPID')}/environ").split("\0")
     by_systemd = {name: value for name, _, value in (each.partition("=") for each in listed)}
-    read = {name: value for name, (value, _) in load(file).items()}
+    read = {name: value for name, (value, _line) in load(file).items()}
     odd = set(re.findall("ODD_[A-Z]+", ODD_VARIABLES))
     assert read.keys() == {*odd, "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT"}
     assert read == {name: by_systemd[name] for name in read}

@@ -19,7 +19,7 @@ from support.events.hook_stage import (
     EXAMPLES,
     INSTALLED,
     LIBRARY,
-    ONE,
+    ONE_REBOOT,
     VMS,
     Stage,
     approved,
@@ -39,7 +39,7 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
         exporter.shows("IMDS", lambda scrape: scrape.value("up"))
-        stage.slow(on=True)
+        stage.hold_calls()
         text = (EXAMPLES / "kubectl-drain.service").read_text()
         (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
         started = command.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND).split()
@@ -50,14 +50,14 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
             **env,
             AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url,
         ):
-            simulator.play(ONE)
+            simulator.play(ONE_REBOOT)
             eventually(lambda: stage.calls, "the drain")
             polls = exporter.scrape().total("polls_total")
             exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
             assert not approved(simulator), "the drain has not ended"
             # The hook asks whether it drained this node, by an annotation that it has set itself.
             stage.answers({"kubectl get*annotations*": (0, "true")})
-            stage.slow(on=False)
+            stage.release_calls()
             eventually(lambda: approved(simulator) == ["Reboot"], "the approval")
             eventually(
                 lambda: "kubectl uncordon n --request-timeout=30s" in stage.calls, "the recovery"
@@ -73,22 +73,22 @@ def block(part: str) -> str:
 
 
 def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
-    """The script of the page follows events, drains for the reboot of ONE, and then approves it."""
+    """The script of the page follows events, drains for a reboot, and then approves it."""
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
-        stage.slow(on=True)
+        stage.hold_calls()
         env = {**stage.environment, "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": simulator.url}
         script = subprocess.Popen(["sh", "-c", block("--follow")], env=env, start_new_session=True)
         try:
 
             def drains() -> list[str]:
                 # Each look plays a new event, since nobody knows when the script begins to follow.
-                simulator.play(ONE)
+                simulator.play(ONE_REBOOT)
                 return stage.calls
 
             eventually(drains, "the drain")
             assert not approved(simulator), "the drain has not ended"
-            stage.slow(on=False)
+            stage.release_calls()
             eventually(lambda: approved(simulator), "the approval")
         finally:
             os.killpg(script.pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) 
     The ``treatment`` is what becomes of its first approval: with 500 or 409, that status is the
     answer, and with LATE IMDS approves the event, but no answer comes.
     """
-    with Simulator(ONE) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
+    with Simulator(ONE_REBOOT) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
         (announced,) = eventually(lambda: simulator.record, "the announcement")
         flags = {
             "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url,

@@ -25,14 +25,14 @@ LIBRARY = "/usr/local/lib/azure-scheduled-events"
 INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 REBOOT = PlannedEvent("Reboot", ("vmss_0",), announced_at=0.0, started_for=2.0, approval_delay=0.5)
-ONE = Scenario("one", "A reboot, once it is approved.", VMS, (REBOOT,))
-# Writes its call down, waits while a test makes it slow, and gives the answer of the first pattern
-# that its call matches.
+ONE_REBOOT = Scenario("one", "A reboot, once it is approved.", VMS, (REBOOT,))
+# Writes its call down, waits while a test holds its calls, and gives the answer of the first
+# pattern that its call matches.
 SUBSTITUTE = """\
 #!/bin/sh
 said="$(basename "$0") $*"
 echo "$said" >>"$CALLS"
-while [ -e "$CALLS.slow" ]; do sleep 0.05; done
+while [ -e "$CALLS.held" ]; do sleep 0.05; done
 while IFS='|' read -r pattern status answer; do
     case $said in $pattern) [ -z "$answer" ] || echo "$answer"; exit "$status" ;; esac
 done <"$CALLS.answers"
@@ -88,10 +88,13 @@ class Stage:
         lines = (f"{pattern}|{status}|{text}\n" for pattern, (status, text) in said.items())
         self.file.with_name("calls.answers").write_text("".join(lines))
 
-    def slow(self, *, on: bool) -> None:
-        """Make the substitutes wait, or end."""
-        marker = self.file.with_name("calls.slow")
-        marker.touch() if on else marker.unlink()
+    def hold_calls(self) -> None:
+        """Make each call of a substitute wait until :meth:`release_calls`."""
+        self.file.with_name("calls.held").touch()
+
+    def release_calls(self) -> None:
+        """Let the calls that wait end, and others not wait."""
+        self.file.with_name("calls.held").unlink()
 
     @property
     def calls(self) -> list[str]:

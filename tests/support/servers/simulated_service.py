@@ -22,7 +22,8 @@ EVENTS = tuple(
     PlannedEvent(kind, ("web_0", "single"), duration=5, description="why", announced_at=0)
     for kind in ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 )
-RIGHT: Mapping[str, str] = {"metadata": "true"}
+WITH_METADATA: Mapping[str, str] = {"metadata": "true"}
+"""The headers that IMDS wants."""
 
 
 class Client:
@@ -51,7 +52,7 @@ class Client:
         path: str = "/metadata/scheduledevents",
         method: str = "GET",
         body: bytes = b"",
-        headers: Mapping[str, str] = RIGHT,
+        headers: Mapping[str, str] = WITH_METADATA,
     ) -> Answer:
         """Send one request, with the header that IMDS wants unless others are given."""
         self.now += 1

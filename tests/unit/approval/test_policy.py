@@ -146,13 +146,10 @@ def test_dry_run_is_told() -> None:
     assert decision.reason == "rule 'try' would approve it now (dry run)"
 
 
-def test_what_it_waits_for_is_told() -> None:
+def test_the_reason_says_what_a_vm_waits_for() -> None:
     """Of several VMs, the first one waits for the rule alone, each other one for its turn."""
     policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
-    first, second = [
-        policy.decide(life(notice=86_400.0, resources=VMS, vm=vm), vm, BEGAN).reason
-        for vm in VMS[:2]
-    ]
+    first, second = [policy.decide(life(resources=VMS, vm=vm), vm, BEGAN).reason for vm in VMS[:2]]
     assert first.startswith("waiting: rule 'later' approves it at ")
     assert second.startswith("waiting for its turn: rule 'later' approves it at ")
 

@@ -91,7 +91,9 @@ def test_an_empty_file_is_no_recording() -> None:
 
 
 def test_redaction_hides() -> None:
-    """No name, id, address or text of the original is left in any field or header."""
+    """No name, id, address or text of the original is left in any field or header. Headers with
+    the usual values stay.
+    """
     odd = {"Content-Type": "application/json; profile=prod-db-1", "Date": "prod", "Server": "prod"}
     usual = {
         "Content-Type": "application/json; charset=utf-8",

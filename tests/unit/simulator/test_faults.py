@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.simulator.scenario import (
 )
 from azure_scheduled_events_exporter.simulator.service import Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
-from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, VMS, Client
+from support.servers.simulated_service import EVENTS, NEWEST, VMS, WITH_METADATA, Client
 
 
 def test_a_part_of_the_instance_data() -> None:
@@ -149,7 +149,7 @@ def test_events_begin_to_arrive_after_the_service_is_enabled() -> None:
     enabled_after = 60.0
     shown_after = enabled_after + 240.0
     service = Service(stage, first_answer_delay=enabled_after, first_event_delay=240.0)
-    request = Request("GET", f"{DOCUMENT}?api-version={NEWEST}", RIGHT)
+    request = Request("GET", f"{DOCUMENT}?api-version={NEWEST}", WITH_METADATA)
     without_events: set[int] = set()
     with_events: set[int] = set()
     first = 1.0

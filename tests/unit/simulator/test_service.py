@@ -12,10 +12,10 @@ from azure_scheduled_events_exporter.simulator.faults import Fault, FaultWindow
 from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent
 from azure_scheduled_events_exporter.simulator.service import Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
-from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, Client
+from support.servers.simulated_service import EVENTS, NEWEST, WITH_METADATA, Client
 
-NONE: Mapping[str, str] = {"accept": "*/*"}
-"""The headers of a request without ``Metadata``."""
+WITHOUT_METADATA: Mapping[str, str] = {"accept": "*/*"}
+"""The headers of a request that lacks ``Metadata: true``."""
 
 NEWEST_THREE = ["2025-04-07", "2024-07-09", "2020-07-01"]
 NO_HEADER = {"error": "Bad request: . Required metadata header not specified"}
@@ -26,15 +26,15 @@ def test_headers_that_are_refused() -> None:
     instance data in every version. None may come through a proxy.
     """
     client = Client()
-    forwarded = {**RIGHT, "x-forwarded-for": "10.0.0.1"}
-    assert client.ask(PREVIEW, headers=NONE).status == 200
+    forwarded = {**WITH_METADATA, "x-forwarded-for": "10.0.0.1"}
+    assert client.ask(PREVIEW, headers=WITHOUT_METADATA).status == 200
     for version in set(VERSIONS) - {PREVIEW}:
-        for headers in (NONE, {"metadata": "false"}, {"metadata": ""}):
+        for headers in (WITHOUT_METADATA, {"metadata": "false"}, {"metadata": ""}):
             answer = client.ask(version, headers=headers)
             assert (answer.status, json.loads(answer.body)) == (400, NO_HEADER)
         assert client.ask(version, headers=forwarded).status == 400
-    assert json.loads(client.ask(method="POST", headers=NONE).body) == NO_HEADER
-    of_instance = client.ask(PREVIEW, path="/metadata/instance", headers=NONE)
+    assert json.loads(client.ask(method="POST", headers=WITHOUT_METADATA).body) == NO_HEADER
+    of_instance = client.ask(PREVIEW, path="/metadata/instance", headers=WITHOUT_METADATA)
     assert json.loads(of_instance.body) == NO_HEADER
 
 
@@ -245,7 +245,7 @@ def test_a_scale_set_with_one_fault_domain() -> None:
 
     def resources(vm: str) -> list[list[str]]:
         target = f"/vm/{vm}/metadata/scheduledevents?api-version={NEWEST}"
-        answer = service.answer(Request("GET", target, RIGHT), 200.0)
+        answer = service.answer(Request("GET", target, WITH_METADATA), 200.0)
         return [event["Resources"] for event in json.loads(answer.body)["Events"]]
 
     assert {vm: resources(vm) for vm in ("vmss_0", "vmss_1")} == {

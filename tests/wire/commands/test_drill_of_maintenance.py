@@ -42,10 +42,10 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def team(tmp_path: Path, settings: Settings) -> Iterator[Alertmanager]:
+def alertmanager(tmp_path: Path, settings: Settings) -> Iterator[Alertmanager]:
     """An Alertmanager that inhibits InstanceDown of a VM in maintenance."""
-    with Alertmanager(tmp_path, settings) as alertmanager:
-        yield alertmanager
+    with Alertmanager(tmp_path, settings) as running:
+        yield running
 
 
 class Vm(HttpServer):
@@ -75,12 +75,12 @@ def prometheus(tmp_path: Path, settings: Settings) -> Iterator[RuledPrometheus]:
 
 
 def test_by_the_form_of_the_labels(
-    team: Alertmanager, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    alertmanager: Alertmanager, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a values file alone, the drill says whether Alertmanager inhibits an alert whose labels
     have the form that the rules yield, and takes both alerts back.
     """
-    flags = ("--alertmanager", team.url, "--timeout", "10s")
+    flags = ("--alertmanager", alertmanager.url, "--timeout", "10s")
     with_values = (*flags, "--alerts.values", str(values(tmp_path)), "--maintenance")
     assert run(*with_values, "alertname=InstanceDown,instance=10.0.0.4:9100") == 0
     said = capsys.readouterr().out
@@ -96,15 +96,17 @@ def test_by_the_form_of_the_labels(
         run(*with_values, "alertname=InstanceDown,instance=web-17.corp:7777")
     with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
         run(*with_values, "instance=10.0.0.4:9100")
-    eventually(lambda: team.alerts() == [], "no alert of the drill is left")
+    eventually(lambda: alertmanager.alerts() == [], "no alert of the drill is left")
 
 
-def test_values_by_which_alertmanager_does_not_inhibit(team: Alertmanager, tmp_path: Path) -> None:
+def test_values_by_which_alertmanager_does_not_inhibit(
+    alertmanager: Alertmanager, tmp_path: Path
+) -> None:
     """The drill fails with a values file whose rules name a VM by another label than that by which
     Alertmanager inhibits.
     """
     other = values(tmp_path, "maintenance.equal: [host=vm_name]\n")
-    flags = ("--alertmanager", team.url, "--timeout", "10s", "--alerts.values", str(other))
+    flags = ("--alertmanager", alertmanager.url, "--timeout", "10s", "--alerts.values", str(other))
     with pytest.raises(
         ExporterError,
         match=r"InstanceDown \(.*\) is not inhibited while AzureScheduledEventMaintenance"
@@ -114,27 +116,27 @@ def test_values_by_which_alertmanager_does_not_inhibit(team: Alertmanager, tmp_p
 
 
 def test_by_the_labels_of_the_loaded_rules(
-    team: Alertmanager, prometheus: RuledPrometheus, capsys: pytest.CaptureFixture[str]
+    alertmanager: Alertmanager, prometheus: RuledPrometheus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a Prometheus, the drill compares with the labels that its rules yield for its VMs."""
-    flags = ("--alertmanager", team.url, "--timeout", "10s", "--prometheus", prometheus.url)
+    flags = ("--alertmanager", alertmanager.url, "--timeout", "10s", "--prometheus", prometheus.url)
     for vm in ("instance=127.0.0.1:9100", "node=web-17"):
         assert run(*flags, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
         said = capsys.readouterr().out
         assert said == (
             "InstanceDown is inhibited while its VM is in maintenance. Both alerts are resolved.\n"
         )
-    for vm, said in {
+    for vm, complaint in {
         "instance=web-17.corp:9100": "no VM with instance=web-17.corp:9100, but .* instance=127.0",
         "instance=127.0.0.1:7777": "no VM with instance=127.0.0.1:7777, but .* instance=127.0.0",
         "host=web-17": "a VM by instance, node, vm_id, vm_name, but your alert has host=web-17",
     }.items():
-        with pytest.raises(ExporterError, match=said):
+        with pytest.raises(ExporterError, match=complaint):
             run(*flags, "--maintenance", f"alertname=InstanceDown,{vm}")
 
 
 def test_the_printed_query(
-    team: Alertmanager,
+    alertmanager: Alertmanager,
     prometheus: RuledPrometheus,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -142,17 +144,28 @@ def test_the_printed_query(
     """The query that the drill prints without a Prometheus has a result there if the rules yield
     the label of the alert.
     """
-    flags = ("--alertmanager", team.url, "--alerts.values", str(values(tmp_path)), "--maintenance")
+    flags = (
+        "--alertmanager",
+        alertmanager.url,
+        "--alerts.values",
+        str(values(tmp_path)),
+        "--maintenance",
+    )
     for vm, count in {"instance=127.0.0.1:9100": 1, "instance=127.0.0.2:9100": 0}.items():
         assert run(*flags, f"alertname=InstanceDown,{vm}") == 0
         (printed,) = re.findall("(?m)^  (.+)$", capsys.readouterr().out)
         assert len(query(prometheus.url, printed)) == count
 
 
-def test_what_is_no_prometheus(team: Alertmanager) -> None:
+def test_what_is_no_prometheus(alertmanager: Alertmanager) -> None:
     """An address that answers as no Prometheus does, or not at all, is named."""
-    flags = ("--alertmanager", team.url, "--maintenance", "alertname=InstanceDown,instance=a:9100")
-    with pytest.raises(ExporterError, match=rf"Prometheus at {team.url}: answered 404"):
-        run(*flags, "--prometheus", team.url)
+    flags = (
+        "--alertmanager",
+        alertmanager.url,
+        "--maintenance",
+        "alertname=InstanceDown,instance=a:9100",
+    )
+    with pytest.raises(ExporterError, match=rf"Prometheus at {alertmanager.url}: answered 404"):
+        run(*flags, "--prometheus", alertmanager.url)
     with pytest.raises(ExporterError, match=rf"Prometheus at http://{NOBODY}: "):
         run(*flags, "--prometheus", f"http://{NOBODY}")
