@@ -94,7 +94,8 @@ def invoke_rest_method(address: str, body: bytes, headers: str) -> tuple[bytes, 
 def test_powershell_sample_of_the_documentation(headers: str) -> None:
     """The approval that Invoke-RestMethod sends for Microsoft's PowerShell sample is accepted.
 
-    Windows PowerShell waits for 100 Continue; both declare a form, and ConvertTo-Json breaks lines.
+    Windows PowerShell (5.1) waits for 100 Continue. Both versions call the JSON a form, and their
+    ConvertTo-Json breaks it into lines.
     """
     with Simulator(Scenario("sample", "Four events.", VMS, EVENTS)) as simulator:
         document = json.loads(foreign_client.ask(simulator.url))

@@ -61,7 +61,8 @@ def test_patroni(
     api_answers: Sequence[int], exit_status: int, calls: list[str], output: str, stage: Stage
 ) -> None:
     """Only a leader hands its role on, and the hook fails if it is still the leader."""
-    # A hook that fails waits for all of this time; a busy machine is slow to ask three times.
+    # A hook whose switchover fails waits for all of its time. To ask three times may take longer on
+    # a busy machine.
     timeout = "1" if exit_status else "60"
     with Patroni(*api_answers) as patroni:
         api = patroni.url if api_answers else f"http://{NOBODY}"
@@ -184,7 +185,9 @@ class RedisCase:
     ids=["hands over", "is not the master", "no role", "Sentinel refuses", "stays the master"],
 )
 def test_redis_sentinel(case: RedisCase, stage: Stage) -> None:
-    """Only a master hands its role on, and the hook fails if Sentinel refuses or it stays one."""
+    """Only a master hands its role on. The hook fails if Sentinel refuses, or if this VM stays the
+    master.
+    """
     (stage.folder / "bin" / "redis-cli").write_text(REDIS)
     settings = {"ROLE": case.role, "SAID": case.sentinel_says, "FAILOVER_TIMEOUT": "60"}
     if case.stays_master:

@@ -126,9 +126,9 @@ class TestFollowers:
         trouble.ends()
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         simulator.set_document([event("A"), event("B"), event("C")])
-        follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
-        whole = [("A", "detected"), ("B", "detected"), ("C", "detected")]
-        eventually(lambda: rows(state) == whole, "the journal has everything once")
+        once_each = [("A", "detected"), ("B", "detected"), ("C", "detected")]
+        follower.wait_for(*once_each)
+        eventually(lambda: rows(state) == once_each, "everything in the journal")
 
     def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
         """A follower that polls by itself reports each of three reschedules, also the one that goes

@@ -56,8 +56,8 @@ def test_no_key_goes_to_exporters(exported: Path) -> None:
 
 
 def test_settings_are_not_reset_unseen(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An export without --values over exported settings is refused and names them; with its own it
-    changes nothing.
+    """An export over another one is refused if it would reset settings of that one, and names them.
+    With the values file that was exported, it changes nothing.
     """
     before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
     words = (

@@ -38,7 +38,8 @@ def own(known: Lifecycles) -> int:
 
 
 def text_bytes(lives: Iterable[Lifecycle]) -> int:
-    """Return how many bytes the long texts of ``lives`` take in memory."""
+    """Return how many bytes the texts that are long in LONG take in memory."""
+    # Each character of that description takes two bytes.
     return sum(len(life.event.sent_id) + 2 * len(life.event.description) for life in lives)
 
 

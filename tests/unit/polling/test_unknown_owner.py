@@ -43,7 +43,9 @@ def approvals(machine: Machine) -> list[str]:
     "body", [b"", b'{"DocumentIncarnation":9,"Events":[null]}'], ids=["empty", "unreadable"]
 )
 def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body: bytes) -> None:
-    """An event that is only kept current is not approved; once a document shows it, it is."""
+    """After a restart, an event of the journal stays current for a while, although no document
+    shows it. It is not approved until one does.
+    """
     machine.polls(0, USER_EVENT)
     machine.policy = "documented"
     machine.ends()

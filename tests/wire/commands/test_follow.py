@@ -71,14 +71,14 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
 
 @pytest.mark.parametrize("path", ["state", "memory"])
 def test_a_follower_reports_to_nobody(path: str, simulator: Simulator, tmp_path: Path) -> None:
-    """A follower that asks IMDS itself prints, and neither approves, pushes alerts nor sends spans
-    when configured.
+    """A follower that asks IMDS itself prints. It does not approve, push alerts or send spans, even
+    if an exporter with the same settings would.
     """
     place = path if path == "memory" else tmp_path / path
     flags = ("--instance.name", "vmss_0", "--approval.policy", "documented")
-    with Peer() as team, Collector() as collector:
+    with Peer() as alertmanager, Collector() as collector:
         settings = {
-            "AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": team.url,
+            "AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": alertmanager.url,
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         }
         with Follower(simulator.url, place, tmp_path / "follower", *flags, **settings) as follower:
@@ -86,7 +86,7 @@ def test_a_follower_reports_to_nobody(path: str, simulator: Simulator, tmp_path:
             follower.wait_for(("NEW", "detected"))
             simulator.set_document([])
             follower.wait_for(("NEW", "detected"), ("NEW", "cancelled"))
-        assert (team.requests, collector.received) == ([], [])
+        assert (alertmanager.requests, collector.received) == ([], [])
     assert not [seen for seen in simulator.requests if seen.method == "POST"]
 
 

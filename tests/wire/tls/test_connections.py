@@ -42,8 +42,9 @@ def test_memory_of_a_connection(file: Path) -> None:
         assert sslproto.SSLProtocol.max_size == 16 * 1024
 
 
-# Nothing, and the head of a ClientHello.
-@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"])
+@pytest.mark.parametrize(
+    "begun", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "head of a ClientHello"]
+)
 def test_no_handshake(file: Path, authority: Authority, begun: bytes) -> None:
     """Clients that do not complete the handshake delay no other client, and are closed in time."""
     with encrypted(file, Limits(header_seconds=2.0)) as running, ExitStack() as stack:

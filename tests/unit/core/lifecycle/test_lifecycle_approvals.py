@@ -39,7 +39,7 @@ def test_an_early_start_was_approved_elsewhere(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [895.0, 899.0, 900.0, 901.0, 5000.0])
 def test_a_start_at_not_before_was_not_approved(seconds: float) -> None:
-    """From 5 s before NotBefore on, it is the deadline that starts an event."""
+    """From 5 s before NotBefore, at 900 s, it is the deadline that starts an event."""
     watch = started_after(seconds)
     assert watch.transitions == ["detected", "started"]
     assert watch.life.approved_by is Approver.DEADLINE
