@@ -18,7 +18,7 @@ from support.paths import ROOT
 from support.programs import COMMAND, eventually
 
 EXAMPLE = UNIT.with_name("environment")
-DROP_INS = re.findall(
+DROP_INS_OF_THE_PAGE = re.findall(
     r"^```ini\n(.*?)^```$", (ROOT / "docs/systemd.md").read_text(), re.DOTALL | re.MULTILINE
 )
 MOST_EXPOSURE = 12  # tenths, as systemd-analyze counts them; less is safer
@@ -50,7 +50,9 @@ def test_no_user_namespace() -> None:
     assert "217/USER" in (ROOT / "docs/systemd.md").read_text()
 
 
-@pytest.mark.parametrize("drop_in", ["", *DROP_INS], ids=range(1 + len(DROP_INS)))
+@pytest.mark.parametrize(
+    "drop_in", ["", *DROP_INS_OF_THE_PAGE], ids=range(1 + len(DROP_INS_OF_THE_PAGE))
+)
 def test_unit_has_no_mistake(drop_in: str, tmp_path: Path) -> None:
     """The unit and the drop-ins of the page are accepted by systemd without a warning."""
     text = UNIT.read_text()
@@ -76,7 +78,7 @@ def test_example_of_the_environment() -> None:
     assert set(named) <= known
 
 
-DROP_IN = """\
+DROP_IN_OF_THE_BOX = """\
 [Service]
 SystemCallErrorNumber=kill
 WatchdogSec=4s
@@ -84,6 +86,7 @@ RestartSec=100ms
 StandardOutput=append:/run/exporter.log
 StandardError=append:/run/exporter.log
 """
+"""What differs from the shipped unit: a forbidden system call kills, and a hang ends soon."""
 ENDPOINT = "127.0.0.1:9169"
 """Where the simulator listens in the box."""
 # Each way to write a value that systemd.exec(5) has for EnvironmentFile=.
@@ -114,7 +117,7 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     test that uses it.
     """
     settings = f"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=http://{ENDPOINT}\n{ODD_VARIABLES}"
-    with Box(tmp_path_factory.mktemp("box"), DROP_IN, settings) as running:
+    with Box(tmp_path_factory.mktemp("box"), DROP_IN_OF_THE_BOX, settings) as running:
         story = ["--scenario", "live-migration", "--speed", "10", "--web.listen-address", ENDPOINT]
         running.start(PROGRAM, "simulate", *story)
         running.run("systemctl", "start", UNIT.name)
