@@ -264,7 +264,7 @@ SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --
 def test_trials_of_the_page_on_databases(
     section: str, said: Sequence[str], is_approved: bool, stage: Stage
 ) -> None:
-    """The commands of each section print what the page says. Its first block of commands makes
+    """The commands of each section print what the page says. The first block of the page makes
     stand-ins for the programs of a database.
     """
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}

@@ -204,8 +204,9 @@ def labels_made(queries: str) -> set[str]:
 
 
 def test_tables_show_the_columns_that_their_queries_give(board: Json) -> None:
-    """A table keeps each column that its queries name, and no other: one that no query gives would
-    be missing without a word. An override is of a column of its table: any other has no effect.
+    """A table keeps each column that its queries name. What it keeps is one of these columns or a
+    label that its queries give: anything else would be missing without a word. Each override is
+    of a column of the table: any other has no effect.
     """
     for panel in board["panels"]:
         if panel["type"] != "table":
