@@ -121,9 +121,9 @@ class AlertSetting:
         return format_duration(seconds)
 
     def _check_items(self, text: str) -> str:
-        # One item may contain commas, such as several matchers of `maintenance.targets`. It stays
+        # An item of a list may contain commas: several matchers of `maintenance.targets`. It stays
         # whole, because each of the matchers alone would select more alerts.
-        is_one_item = re.fullmatch(self.pattern, text.strip()) is not None
+        is_one_item = self.form == "list" and re.fullmatch(self.pattern, text.strip())
         separator = ","
         if is_one_item or "\n" in text:
             separator = "\n"

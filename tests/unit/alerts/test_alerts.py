@@ -232,6 +232,16 @@ def test_values_file(tmp_path: Path) -> None:
     assert settings.text("group.wait") == "2m"
 
 
+def test_map_on_the_command_line() -> None:
+    """Commas separate the entries of a map; the value of an entry that is named alone may have
+    commas.
+    """
+    several = resolve({"labels.add": "team=web,env=prod"})
+    alone = resolve({"labels.add.note": "a, b"})
+    assert several.pairs("labels.add") == {"team": "web", "env": "prod"}
+    assert alone.pairs("labels.add") == {"note": "a, b"}
+
+
 def test_values_file_is_wrong(tmp_path: Path) -> None:
     """A complaint about a values file names its line; values that need each other are compared when
     all are read.
