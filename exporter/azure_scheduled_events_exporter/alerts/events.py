@@ -255,9 +255,9 @@ def _ends(events: Events) -> str:
         what = "warning"
     return (
         f"The alert resolves {RESOLVE_AFTER // _MINUTE} minutes after an exporter has seen the end"
-        f" of the {what}. If none sees it, the alert resolves {events.hold // _MINUTE} minutes"
-        f" after an exporter last saw the {what}, because {HOLD_REASONS[events.hold]}. It stays"
-        f" while an exporter without IMDS shows the {what}."
+        f" of the {what}; if none sees it, {events.hold // _MINUTE} minutes after one last saw the"
+        f" {what}, because {HOLD_REASONS[events.hold]}. It stays while an exporter without IMDS"
+        f" shows the {what}."
     )
 
 

@@ -327,7 +327,8 @@ def _clock_off() -> Alert:
             f" Azure's, by more than {_CLOCK} s for 5 minutes."
         ),
         ends=(
-            f"The alert resolves when both clocks differ from that of IMDS by at most {_CLOCK} s."
+            f"The alert resolves when both clocks differ from that of IMDS by at most {_CLOCK} s,"
+            " and while the exporter cannot be scraped or cannot read IMDS."
         ),
         pending_for="5m",
         labels=_LABELS,

@@ -54,8 +54,8 @@ def _overdue() -> Alert:
             " NotBefore."
         ),
         ends=(
-            "The alert resolves when the event starts, is moved to a later time, or ends, and when"
-            " no exporter that reads IMDS shows it any more."
+            "The alert resolves when the event starts, is moved to a later time, or ends, or while"
+            " no exporter shows it that answers scrapes and reads IMDS."
         ),
     )
 

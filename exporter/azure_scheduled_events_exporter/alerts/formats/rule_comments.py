@@ -35,6 +35,7 @@ _NOTES: Mapping[str, str] = {
     "WithoutNotice": (
         "Last line: not if any exporter showed the same event as announced within the last hour,"
         " because that event has raised the alert of its type. This also ends an alert that fires."
+        " After that hour, it fires if an exporter still says without_notice: a known limit."
     ),
     "ScaleSetHit": (
         "First half: at least half (0.5) of the VMs of the set are away. A VM counts as away from"
@@ -47,10 +48,10 @@ _NOTES: Mapping[str, str] = {
     ),
     "VmNotBack": (
         "The recording holds itself, so `for` is the only wait. It pages 15 minutes after the"
-        " impact has begun or the VM has fallen silent, whichever is later, and once for a VM. One"
-        " good scrape ends it. ExporterDown reports a VM that boots in a loop, once the event has"
-        " ended. A Preempt or Terminate ends it as soon as its time is exported for this VM: by the"
-        " VM when it is announced, by others when it is Started."
+        " impact has begun or the VM has fallen silent, whichever is later, as one alert for a VM."
+        " If the VM answers, it ends within a minute. ExporterDown reports a VM that boots in a"
+        " loop, once the event has ended. A Preempt or Terminate ends it as soon as its time is"
+        " exported for this VM: by the VM when it is announced, by others when it is Started."
     ),
     "Maintenance": (
         "[5m] holds it for 5 minutes after the VM has left :vm_away; with the 115m there, this"
@@ -68,7 +69,8 @@ _NOTES: Mapping[str, str] = {
     ),
     "ImdsUnreachable": (
         "Line 1: the polls. An answer that cannot be read counts as a failed poll, so"
-        " DocumentInvalid fires as well. Line 2: polls work, and the name of the VM is unknown."
+        " DocumentInvalid fires as well. Line 2: polls work, and the name of the VM is unknown; one"
+        " failed scrape ends that. The alert fires 4 to 5 minutes after the last answer of IMDS."
     ),
     "Throttled": (
         "Refused polls by all polls. With native histograms there is no _count: then the polls are"

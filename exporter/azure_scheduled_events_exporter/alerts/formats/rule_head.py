@@ -22,7 +22,8 @@ _WORDS: Mapping[str, str] = {
         " VMs, announces it to the VMs that it hits, and to others of their scale set."
     ),
     "kind": (
-        "What the exporter calls an event: announced (by Azure), requested (by a user),"
+        "What the exporter calls an event: announced (by Azure), requested (by a user,"
+        " also if it has Started already),"
         " without_notice (a Reboot or Redeploy that was already Started when first seen, and that"
         " this VM had not approved), far_ahead (in more than 24 h), advisory (a VM may be evicted),"
         " unknown_type, harmless (no interruption, or a Freeze of less than 9 s: no alert)."
@@ -44,9 +45,9 @@ _WORDS: Mapping[str, str] = {
         "A VM is hit by an event that will affect it, or does. It counts as away from 60 s before"
         " to 120 s after the impact, whether it answers or not. Later, it is away until it answers"
         " and reads IMDS, or until it answers and has not shown the event for 2m. In both cases, it"
-        " is back. It also stops being away at the end of the event, 30m after an exporter last"
-        " showed the impact (Preempt, Terminate: 10m), and 115m after the impact, whichever is"
-        " first. VMs without an exporter do not count."
+        " is back (for VmNotBack, only in the second). It also stops being away at the end of the"
+        " event, 30m after an exporter last showed the impact (Preempt, Terminate: 10m), and 115m"
+        " after the impact, whichever is first. VMs without an exporter do not count."
     ),
     "missing": (
         "A VM that does not answer after the time of its impact, although its scrape target"
@@ -83,7 +84,7 @@ Of an alert that is not in this table, there is one per event if it has ``events
 exporter: see :func:`each_of`.
 """
 _WHEN: Mapping[str, str] = {
-    "ScaleSetHit": "half of a scale set is away, by two events or more",
+    "ScaleSetHit": "half a scale set is away, by two unrequested events",
     "VmNotBack": "a VM is missing",
     "Maintenance": "a VM is away; stays for 5m",
     "Overdue": "an event has not begun 10m after its time",
@@ -200,7 +201,8 @@ def _needs(settings: Settings) -> Iterator[str]:
     )
     yield (
         "- The clocks of Prometheus and Azure must agree within seconds: time() is compared"
-        " with times by the clock of IMDS."
+        " with times by the clock of IMDS. If they differ by more than 30 s, ClockOff fires for"
+        " every exporter."
     )
     yield (
         "- All times are in seconds since 1970. `and` and `unless` bind tighter than `or`, and"
