@@ -88,7 +88,10 @@ def test_no_answer_is_told_if_the_network_comes_up_between_two_tries() -> None:
         )
 
         def wait(seconds: float) -> bool:
-            """Let the network come up in the pause before the second try."""
+            """Let the network come up in the pause before the second try, and do not wait.
+
+            With 0 s, it was only asked whether to stop: no.
+            """
             if seconds > 0:
                 # The exchange is frozen: nothing but this test changes its destination.
                 object.__setattr__(exchange, "destination", server.address)
@@ -132,7 +135,8 @@ def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
     pauses: list[float] = []
 
     def wait(seconds: float) -> bool:
-        if seconds:
+        """Note the pause instead of waiting; with 0 s, it was only asked whether to stop: no."""
+        if seconds > 0:
             pauses.append(seconds)
         return False
 

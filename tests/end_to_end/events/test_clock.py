@@ -40,9 +40,8 @@ class Ahead(HttpServer):
 
 
 def test_every_time_is_by_the_clock_of_imds(start_exporter: Start) -> None:
-    """Kind, countdown, first sight, sight and end agree with NotBefore, not with the VM's clock.
-
-    A metric shows how far that clock is behind.
+    """An event's kind, its countdown, and the times at which it was first and last seen and ended
+    are by the clock of IMDS, like its NotBefore. A metric shows how far the VM's clock is behind.
     """
     with Ahead() as imds:
         exporter = start_exporter(imds.url, "--poll.interval", "300ms")

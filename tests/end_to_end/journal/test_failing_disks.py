@@ -36,7 +36,7 @@ def hanging(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_exporter_starts(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
-    """The exporter shows the event, and SIGTERM ends it."""
+    """While the file system hangs, the exporter shows the event, and SIGTERM ends it."""
     flags = ("--journal.path", str(tmp_path / "state"))
     with Exporter(imds.url, tmp_path / "log", *flags, command=PROGRAM, **hanging) as exporter:
         eventually(lambda: exporter.scrape().series("event_info"), "the event is shown")

@@ -87,7 +87,8 @@ def test_every_answer(
         # A secret goes to the server that it is for.
         export = eventually(lambda: collector.received, "a request at the collector")[0]
         assert TOKEN in export.headers["authorization"] + export.headers["x-more"]
-        _, headers, _ = eventually(lambda: alertmanager.requests, "a request at Alertmanager")[0]
+        pushes = eventually(lambda: alertmanager.requests, "a request at Alertmanager")
+        _path, headers, _body = pushes[0]
         assert TOKEN in headers["Authorization"]
         exporter.shows("spans", lambda now: now.total("spans_total") + now.total("spans_queued"))
         exporter.shows("alerts are counted", lambda now: now.total("alertmanager_alerts_total"))

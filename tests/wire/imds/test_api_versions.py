@@ -98,7 +98,7 @@ def test_auto_where_no_version_matters(serve: Serve) -> None:
     assert that_got_events == "2024-07-09"
 
 
-def test_auto_while_the_service_moves(serve: Serve) -> None:
+def test_auto_after_every_version_was_refused(serve: Serve) -> None:
     """An IMDS that has refused every version is asked again from the newest one on."""
     refuses = threading.Event()
     refuses.set()

@@ -89,13 +89,13 @@ def test_only_the_exporter_renames(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_at_the_start(
+def test_an_unusable_file_at_the_start(
     damage: Callable[[Path], None],
     folder: Path,
     start: Open,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """If the exporter finds a damaged file when it starts, it keeps that file under another name,
+    """If the exporter cannot use the file when it starts, it keeps that file under another name,
     logs an error, and begins an empty journal: nothing of the old one has been read.
     """
     leave_a_damaged_journal(damage, folder, start)
