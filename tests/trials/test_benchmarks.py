@@ -72,7 +72,7 @@ def exposition(fleet: Fleet, vm: int) -> str:
 
 
 def test_every_vm_of_the_fleet_has_names_ids_and_times_of_its_own(tmp_path: Path) -> None:
-    """The fleet serves what was captured of one exporter, with other names, ids and times.
+    """The fleet serves what was captured of two exporters, with other names, ids and times.
 
     Here each group has two VMs and one event, which is about the first of the two. Both report it,
     with times after the capture.

@@ -206,10 +206,10 @@ def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) ->
         opened.settimeout(0.3)
         with pytest.raises(TimeoutError):
             opened.recv(1)
-        threads_with_its_own = threading.active_count()
+        threads_while_it_waits = threading.active_count()
         simulator.heal()
         assert ask(simulator.url) == (200, BODY)
-    wait_for(lambda: threading.active_count() < threads_with_its_own)
+    wait_for(lambda: threading.active_count() < threads_while_it_waits)
 
 
 def test_control_over_http(simulator: Simulator) -> None:

@@ -123,7 +123,9 @@ class Run:
 
 def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> None:
     """A recording of all scenarios replays to the same transitions, outcomes and spans, with the
-    same trace ids.
+    same trace ids. A redacted one has no name and no id of the first, and replays alike with others.
+
+    The first exporter sees the scenarios, the second the recording, and the third the redacted one.
     """
     plain = tmp_path / "plain.json"
     redacted = tmp_path / "redacted.json"
@@ -147,7 +149,6 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
         second.simulator.play(plain)
         third.simulator.play(redacted)
         assert second.lives_after(len(original)) == original
-        # The redacted recording has other ids.
         assert sorted(third.lives_after(len(original)).values()) == sorted(original.values())
         assert {trace for trace, *_ in first.spans} == {trace_id(event_id) for event_id in original}
         assert second.spans == first.spans

@@ -373,8 +373,8 @@ def test_slow_evaluations() -> None:
 
 
 def test_maintenance_in_the_words_of_a_team() -> None:
-    """``maintenance.equal`` may name labels that a team's own alerts have and a VM's series have
-    not: here ``instance`` is the VM's name, and ``node`` its host name with a port.
+    """``maintenance.equal`` may name labels of a team's own alerts, and what a VM's series have in
+    their place: here ``instance`` is the VM's name, and ``node`` its host name with a port.
 
     The rule makes such a label under a name with ``maintenance_`` first, so that it overwrites no
     label of the series, and gives it the team's name in the end.

@@ -98,7 +98,8 @@ def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:
 )
 def test_outcomes(view: View, outcome: str) -> None:
     """A preparation that ended by itself with status 0 was too late if the event had begun, or its
-    NotBefore was over; otherwise it is ok. None of that matters to any other run.
+    NotBefore was over; otherwise it is ok. That does not matter to a preparation that failed or
+    was stopped, nor to a recovery.
     """
     assert outcome_of(PREPARES, 0, None, view) == outcome
     assert outcome_of(PREPARES, 1, None, view) == "failed"

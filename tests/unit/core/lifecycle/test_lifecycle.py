@@ -384,8 +384,8 @@ def test_between_which_documents_an_event_started_and_ended() -> None:
 
 
 def test_a_document_of_an_earlier_run_does_not_count() -> None:
-    """If an event starts or ends between the last document of a run and the first of the next, its
-    life has no time of the document before that: nobody looked in between.
+    """``pending_until`` and ``shown_until`` are not known if the document before the start or the
+    end was one of an earlier run: nobody looked in between.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
