@@ -123,9 +123,9 @@ class Run:
 
 def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> None:
     """A recording of all scenarios replays to the same transitions, outcomes and spans, with the
-    same trace ids. A redacted one has no name and no id of the first, and replays alike with others.
+    same trace ids. A redacted one has no name and no id of those, and replays alike with others.
 
-    The first exporter sees the scenarios, the second the recording, and the third the redacted one.
+    The first exporter sees the scenarios, the second the recording, the third the redacted one.
     """
     plain = tmp_path / "plain.json"
     redacted = tmp_path / "redacted.json"
