@@ -186,12 +186,15 @@ def approval(window: str = "", *matchers: str) -> str:
 def watch_variables() -> list[g.Template]:
     """Return the variables with the names of the two metrics that say which exporters see IMDS.
 
-    Each is the first in the alphabet of the names that exist. If the shipped rules are there, that
-    is their recording for both, because a colon comes before an underscore. It has a series of
-    value 0 for each exporter that does not see IMDS, and for each job how many do. Without rules,
-    ``sees`` is the exporters' own ``up``, and ``scraped`` is that of Prometheus. If the rules have
-    stopped within the time range, the recording is still named but has no values: then no exporter
-    is known to see IMDS.
+    Each is the first in the alphabet of the names that exist:
+
+    - With the shipped rules, both name their recording, because a colon comes before an underscore.
+      It has a series of value 0 for each exporter that cannot be scraped or does not see IMDS, and
+      a series for each job, whose value is the number of its exporters that see IMDS.
+    - Without rules, ``sees`` is the exporters' own ``up``, and ``scraped`` is that of Prometheus.
+
+    If the rules have stopped within the time range, the recording is still named but has no values:
+    then no exporter is known to see IMDS.
     """
     return [
         first_variable(name, f'label_values({{__name__=~"{EXPORTERS}|{raw}"}}, __name__)')
@@ -215,12 +218,15 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
     if there is no exporter. A number in between means that some exporters do not see IMDS, so there
     may be more than is known.
     """
-    # The share of exporters that see IMDS; of the recording, the share of its rows that are not 0.
+    # Without rules, the share of exporters that see IMDS. With rules, the share of the recording's
+    # rows that are not 0: 1 only if all exporters see IMDS, else less.
     seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
-    # 0 if any exporter cannot be scraped, else 1.
+    # Without rules, 0 if any exporter cannot be scraped, else 1. With rules, 0 if any cannot be
+    # scraped or does not see IMDS, else 1.
     scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
-    # 0 if all can be scraped and see IMDS; at least 1/2 if one cannot be scraped; else the share
-    # that does not see IMDS.
+    # 0 if all see IMDS, because both factors are 1 then. At least 1/2 if ``scraped`` is 0. For
+    # example, with rules: one exporter of four is blind in one job. Then the rows are 0 and 3, so
+    # ``seen`` is 1/2 and ``scraped`` is 0, and this is 1 - 1/2 * 1/2 = 3/4.
     blindness = f"(1 - {seen} * (1 + {scraped}) / 2)"
     between = f"{quiet:g} + {UNKNOWN - quiet:g} * {blindness}"
     return f"{vector} or on () {between} or on () vector({UNKNOWN:g})"

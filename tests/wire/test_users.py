@@ -182,8 +182,8 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
 
 
 def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
-    """Scrapers that come at once with the same user and password share one check: none of them is
-    sent away as too many would be, each with a check of its own.
+    """Scrapers that come at once with the same user and password share one check. Thirty checks
+    would be too many, and some of these scrapers would be refused.
     """
     with (
         guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,

@@ -145,12 +145,12 @@ def _maintenance(settings: Settings) -> Alert:
             " of your own."
         ),
         ends=(
-            "The alert resolves 5 minutes after the VM is back, or after an exporter has seen the"
-            f" end of the event. From {AFTER} s after the beginning of the impact, a VM is back"
-            " when it answers and reads IMDS, or when it answers and has not shown the event for 2"
-            " minutes. If none of these happens, the alert resolves 35 minutes after an exporter"
-            " last showed the event (15 minutes for a Preempt or Terminate), and at the latest 2"
-            " hours after the impact began."
+            "The alert resolves 5 minutes after the VM has answered again, or after an exporter has"
+            f" seen the end of the event. From {AFTER} s after the beginning of the impact, an"
+            " answer counts if the VM reads IMDS, or has not shown the event for 2 minutes. If none"
+            " of these happens, the alert resolves 35 minutes after an exporter last showed the"
+            " event (15 minutes for a Preempt or Terminate), and at the latest 2 hours after the"
+            " impact began."
         ),
     )
 
@@ -165,6 +165,14 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     1. The label is made under its name with ``MADE_PREFIX``, so that it overwrites nothing. Then
        ``max by`` keeps only the labels that tell two VMs apart.
     2. The made label is copied to the team's name.
+
+    For example, if the team writes ``vm_name=computer_name``, its label ``vm_name`` has the value
+    of ``computer_name``, and the result is, with ``ROWS`` for the rows::
+
+        label_replace(
+          max by (vm_id, maintenance_vm_name) (
+            label_replace(ROWS, "maintenance_vm_name", "${1}", "computer_name", "(.+)")
+          ), "vm_name", "$1", "maintenance_vm_name", "(.+)")
     """
     rows = promql(f"""
         last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
@@ -182,8 +190,7 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
             )
     names = ["vm_id", "vm_name", *settings.items("maintenance.within")]
     names += [label.name for label in labels]
-    # A label of the series gives way to the made one that will have its name: vm_name, if the team
-    # writes vm_name=computer_name.
+    # A made label stands in the place of a label of the series that has the team's name.
     kept = dict.fromkeys(made.get(name, name) for name in names)  # each once
     expression = f"max by ({', '.join(kept)}) (\n  {rows}\n)"
     for name, prefixed in made.items():

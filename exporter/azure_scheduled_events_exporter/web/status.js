@@ -102,7 +102,8 @@ function showFailure(reason) {
   if (!lost.hidden) return;
   document.getElementById("server-time").dataset.since = serverTime;
   document.body.classList.add("stale");
-  document.title = `Exporter not reached - ${document.title}`;
+  // Without what it said before: "No events" is not known any more.
+  document.title = `Exporter not reached - ${document.querySelector("h1").textContent}`;
   lost.hidden = false;
   lost.querySelector("[role=alert]").textContent =
     `The exporter cannot be reached (${reason}). Nobody knows what IMDS says now.`;

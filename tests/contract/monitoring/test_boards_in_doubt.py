@@ -27,12 +27,13 @@ def test_an_event_that_nobody_sees_any_more_is_not_called_scheduled(tmp_path: Pa
 
 
 def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
-    """An end that one exporter saw, as IMDS gave it a document without events, counts only once no
-    other exporter sees the event.
+    """IMDS gave one exporter a document without events, so this exporter saw an end. That end does
+    not count as long as other exporters see the event.
     """
     current = Event("Reboot", ("web_0",), seen=-HOUR, not_before=HOUR)
     text = story(AT, current=(current,))
-    # The end that the exporter of web_3 has seen has the labels of its first sight, and an outcome.
+    # The exporter of web_3 exports the end. This series has the labels of that exporter's series
+    # `event_first_seen…`, and an outcome.
     first_seen = next(
         line
         for line in text.splitlines()

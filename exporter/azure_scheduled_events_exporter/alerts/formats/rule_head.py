@@ -43,11 +43,14 @@ _WORDS: Mapping[str, str] = {
     ),
     "hit, away": (
         "A VM is hit by an event that will affect it, or does. It counts as away from 60 s before"
-        " to 120 s after the impact, whether it answers or not. Later, it is away until it answers"
-        " and reads IMDS, or until it answers and has not shown the event for 2m. In both cases, it"
-        " is back (for VmNotBack, only in the second). It also stops being away at the end of the"
-        " event, 30m after an exporter last showed the impact (Preempt, Terminate: 10m), and 115m"
-        " after the impact, whichever is first. VMs without an exporter do not count."
+        " to 120 s after the impact, whether it answers or not. Later, it is away until one of"
+        " these is true: it answers and reads IMDS; it is back; the event has ended; an exporter"
+        " last showed the impact 30m ago (Preempt, Terminate: 10m); the impact was 115m ago. VMs"
+        " without an exporter do not count."
+    ),
+    "back": (
+        "From 120 s after the impact, a VM is back when it answers and has not shown the event for"
+        " 2m. One that answers and still shows it may go down yet."
     ),
     "missing": (
         "A VM that does not answer after the time of its impact, although its scrape target"
