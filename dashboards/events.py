@@ -28,14 +28,15 @@ from .queries import (
     TRACED,
     UNENDED,
     VM_IMPACT,
-    approval,
     cells,
+    current_approval,
     first_vm,
     impacts,
     last,
     metric,
     newest,
     one_per_event,
+    past_approval,
     with_status,
     with_trace,
 )
@@ -153,8 +154,8 @@ class Events:
         announced = f"max by (event_id) ({metric('event_duration_seconds')})"
         was_announced = self.latest("event_duration_seconds")
         return [
-            _cells_for(self.few_timed, "Approved", approval()),
-            _cells_for(self.rows_past, "Approved", approval(PAST, *self.past)),
+            _cells_for(self.few_timed, "Approved", current_approval()),
+            _cells_for(self.rows_past, "Approved", past_approval(*self.past)),
             _cells_for(self.few_timed, "Policy", due),
             _cells_for(self.few_timed, "Announced", announced),
             _cells_for(self.rows_past, "Announced", was_announced),

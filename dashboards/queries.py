@@ -168,19 +168,24 @@ def first_vm(events: str) -> str:
     return f'label_replace({events}, "vm", "$1", "resources", "([^,]*).*")'
 
 
-def approval(window: str = "", *matchers: str) -> str:
-    """Return the number of :data:`.style.APPROVED` of each event.
+def current_approval() -> str:
+    """Return the number of :data:`.style.APPROVED` of each current event.
 
-    It is 1 if the exporter has approved the event, plus 2 if the event has started. Without a
-    ``window``, the events are the current ones. With one, they are those of a past window, which
-    have ended and so count as started.
+    It is 1 if the exporter has approved the event, plus 2 if the event has started.
     """
-    if not window:
-        # 2 for each event that has started: any number to the power of 0 is 1. It is grouped by
-        # event_type, too: so its labels differ from those of the other number, and `or` keeps both.
-        started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
-        return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
-    return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
+    # 2 for each event that has started: any number to the power of 0 is 1. It is grouped by
+    # event_type, too: so its labels differ from those of the other number, and `or` keeps both.
+    started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
+    return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
+
+
+def past_approval(*matchers: str) -> str:
+    """Return the number of :data:`.style.APPROVED` of each past event.
+
+    It is 1 if the exporter had approved the event, plus 2, because an event that has ended counts
+    as started.
+    """
+    return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{PAST}))"
 
 
 def watch_variables() -> list[g.Template]:

@@ -28,7 +28,10 @@ They show whether the next alert would be accepted.
 """
 
 _UNKNOWN_SECONDS = 15.0
-"""Interval at which a probe may be sent while it is unknown what the events require."""
+"""How often a worker looks for work while it is unknown what the events require.
+
+Then only a probe can be due, and probes keep their own interval.
+"""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 15.0

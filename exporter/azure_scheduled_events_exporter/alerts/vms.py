@@ -201,10 +201,11 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
 def of_every_vm(query: str) -> str:
     """Return the query of the rule of Maintenance without its condition that the VM is away.
 
-    The command ``drill`` asks it for the labels that the alert would have. It has a row for each
-    VM whose exporter is scraped, because both sides of the condition become the same metric.
+    The result has a row for each VM whose exporter is scraped. The command ``drill`` looks there
+    for the labels that the alert would have.
 
     ``query`` may be in the form in which a Prometheus shows the rule that it has loaded.
     """
-    # VM_AWAY first: its name begins with that of VM.
+    # Both the VMs and those that are away become what each scraped exporter shows of its VM, so
+    # each of these VMs meets the condition. VM_AWAY first: its name begins with that of VM.
     return query.replace(VM_AWAY, INSTANCE).replace(VM, INSTANCE)

@@ -20,7 +20,7 @@ _CHART = "helm/azure-scheduled-events-exporter/files"
 _ALERTMANAGER = ("alertmanager.yml", "fragment.yml", "kube-prometheus-stack-values.yaml")
 _WITH_KEYS = frozenset({_VALUES, *(f"alerts/alertmanager/{name}" for name in _ALERTMANAGER)})
 """The rendered files that have keys of receivers, or addresses that work as one."""
-_FOR = {
+_PREFIXES_FOR = {
     "azure-monitor": (
         _VALUES,
         "alerts/README.md",
@@ -29,10 +29,10 @@ _FOR = {
         "runbooks/",
     )
 }
-"""What each monitoring system needs: the paths of these files begin so."""
+"""The files that each monitoring system needs, by the prefixes of their paths."""
 
 _EVERYTHING = ("",)
-"""Every path begins so."""
+"""The prefix of every path."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("target", metavar="DIR", help="The folder. It is created if it does not exist.")
     add(
         "--for",
-        choices=sorted(_FOR),
+        choices=sorted(_PREFIXES_FOR),
         dest="system",
         help="Copy only what this monitoring system needs.",
     )
@@ -104,7 +104,7 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
             " them, remove that file"
         )
     private = _WITH_KEYS if rendered and not parsed.world_readable else frozenset()
-    wanted = _FOR[parsed.system] if parsed.system else _EVERYTHING
+    wanted = _PREFIXES_FOR[parsed.system] if parsed.system else _EVERYTHING
     written = assets.export(target, rendered, private, wanted)
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)

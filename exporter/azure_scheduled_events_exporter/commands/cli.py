@@ -210,9 +210,9 @@ def _no_command(word: str) -> UsageError:
 
 
 def _hint(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """Return a question: which flag is meant by the first of ``unknown`` that is similar to one.
+    """Return the end of the error about ``unknown``, such as ``: did you mean '--log.level'?``.
 
-    It is ``""`` if none is similar to a flag.
+    It has the flag that the first similar word resembles, and is ``""`` if no word is similar.
     """
     in_help = re.findall(r"--[a-z][\w.-]*", parser.format_help())
     known = [*in_help, *(f"--{flag}" for flag in FLAGS)]

@@ -7,9 +7,8 @@ Theory of operation. A paused program cannot time the pause. But if a program pl
 clocks at a certain time and reads them later, it was paused. Which clock shows the length depends
 on what was paused:
 
-- this process was stopped, or the VM was suspended: the clock since boot advanced, which counts
-  suspended time;
-- the VM was frozen from outside: all its clocks may have stopped. Seconds later, time
+- this process or the VM was suspended: the clock since boot advanced, which counts suspended time;
+- the VM was frozen from outside: all its clocks may have stood still. Seconds later, time
   synchronization corrects the wall clock. That step forward is as long as the pause.
 
 So the clock that advanced most gives the length. Across a reboot it is the wall clock, because the
@@ -61,8 +60,8 @@ def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
     """Return the pause between the ``last`` moment of a process and the ``first`` one of the next.
 
     None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, the
-    process may just have been stopped, so only what the wall clock advanced more than the monotonic
-    clock is a pause.
+    first process may just have ended some time before the next one began. So only what the wall
+    clock advanced more than the clock since boot is a pause.
     """
     if last.boot_id == first.boot_id:
         planned = first.monotonic - last.monotonic

@@ -92,7 +92,7 @@ def load(path: Path) -> HttpConfig:
         raise top.error(
             "redirects are never followed: write false, or leave it out", "follow_redirects"
         )
-    top.flag("enable_http2", default=False)  # read and ignored: HTTP/1.1 does for a few requests
+    top.flag("enable_http2", default=False)  # read and ignored: HTTP/1.1 is enough for few requests
     top.finish()
     if basic_auth and authorization:
         raise top.error("basic_auth and authorization exclude each other: keep one")
@@ -103,9 +103,9 @@ def load(path: Path) -> HttpConfig:
     if authorization:
         header = _header(authorization, path.parent)
     http = HttpConfig(user=user, authorization=header)
-    if tls is None:
-        return http
-    return _with_tls(http, tls, path.parent)
+    if tls:
+        http = _with_tls(http, tls, path.parent)
+    return http
 
 
 def _user(basic_auth: Section, folder: Path) -> tuple[str, str]:

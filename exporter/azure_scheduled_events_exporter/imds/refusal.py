@@ -62,6 +62,9 @@ _APPROVAL_HINTS: Mapping[int, str] = {
 }
 """The hints for an approval, where a 400 may be about an EventId."""
 
+_MAY_BE_THE_VERSION = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
+"""The statuses whose cause may be the api-version of the request."""
+
 _DETAIL_BYTES = 4096  # so much of a body is read
 _MOST_NAMED = 5  # api-versions that a message names
 _MARKUP = re.compile(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", re.DOTALL | re.IGNORECASE)
@@ -88,13 +91,10 @@ def refusal(
     hint = _who_refuses(answer, path, phrase, content)
     if not hint and version is not None:
         hint = _about_version(answer.status, text, version, offered, flag)
+    is_temporary = False  # the hints above are about causes that may last
     if not hint:
-        hints = _APPROVAL_HINTS if version is None else _HINTS
-        hint = hints.get(answer.status, UNKNOWN)
-    # Only if the hint is that of a temporary status: any other tells of a cause that may last. The
-    # hint of the status comes first, because `_about_version` may append to it.
-    hint_of_status = _TEMPORARY.get(answer.status)
-    is_temporary = hint_of_status is not None and hint.startswith(hint_of_status)
+        hint = _about_status(answer.status, version, flag)
+        is_temporary = answer.status in _TEMPORARY
     outcome = Outcome.HTTP_ERROR
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         outcome = Outcome.THROTTLED
@@ -164,11 +164,8 @@ def _json(text: str) -> Any:
 def _about_version(
     status: int, text: str, version: str, offered: tuple[str, ...], flag: str
 ) -> str:
-    """Return what an answer says about the api-version, ``""`` if that cannot be the cause.
-
-    If the answer says nothing of it, that is the status' hint with an addition about the version.
-    """
-    if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
+    """Return what an answer says about the api-version, with advice; ``""`` if it says nothing."""
+    if status not in _MAY_BE_THE_VERSION:
         return ""
     name = version or "none"
     finding = ""
@@ -177,9 +174,20 @@ def _about_version(
         finding = f"api-version {name} is unknown to this IMDS: it offers {known}"
     elif "version" in text.lower():
         finding = f"api-version {name} may be unknown"
-    if finding:
-        return f"{finding}; {ADVICE[flag]}"
-    # The answer does not speak of versions, but this one may come from a setting.
-    if flag == API_VERSION_FLAG and version != UNSPECIFIED:
-        return f"{_HINTS[status]}; also check {flag} ({name})"
-    return ""
+    if not finding:
+        return ""
+    return f"{finding}; {ADVICE[flag]}"
+
+
+def _about_status(status: int, version: str | None, flag: str) -> str:
+    """Return the hint for an answer that says nothing about its cause but the status.
+
+    ``version`` and ``flag`` are those of :func:`refusal`.
+    """
+    if version is None:
+        return _APPROVAL_HINTS.get(status, UNKNOWN)
+    hint = _HINTS.get(status, UNKNOWN)
+    may_be_set = flag == API_VERSION_FLAG and version != UNSPECIFIED
+    if may_be_set and status in _MAY_BE_THE_VERSION:
+        hint += f"; also check {flag} ({version})"
+    return hint

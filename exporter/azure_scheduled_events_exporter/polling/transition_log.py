@@ -1,7 +1,8 @@
 """Logs the transitions of events, each once.
 
-Until the journal is read, transitions are derived from what this run has seen alone. Then
-``polling.state`` derives them again, from that and from what the journal has remembered.
+Until the journal is read, transitions are derived from what this run has seen alone. When it has
+been read, ``polling.state`` derives them once more, from that and from what the journal has
+remembered. Those that are the same are not logged again. After that, none is derived twice.
 """
 
 import logging
@@ -35,29 +36,25 @@ class TransitionLog:
         self._remembered: set[tuple[str, Transition]] | None = set()
 
     def forget(self) -> None:
-        """Log whatever comes from now on: the journal is read, so nothing is derived again."""
+        """Log whatever comes from now on.
+
+        Call it when the journal has been read and the transitions so far have been derived again.
+        """
         self._remembered = None
 
     def write(self, change: Change) -> None:
         """Log ``change``, unless it was logged and is remembered."""
-        if self._was_logged(change):
-            return
+        if self._remembered is not None:
+            transition = (change.lifecycle.event_id, change.transition)
+            if transition in self._remembered:
+                return
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered.add(transition)
         level = logging.INFO
         if change.transition is Transition.LOST:
             level = logging.WARNING
         self.log.log(level, "event %s", change.transition, extra=facts(**self._fields(change)))
-
-    def _was_logged(self, change: Change) -> bool:
-        """Return whether ``change`` was logged; remember it, because it is logged now."""
-        if self._remembered is None:
-            return False
-        transition = (change.lifecycle.event_id, change.transition)
-        if transition in self._remembered:
-            return True
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered.add(transition)
-        return False
 
     def _fields(self, change: Change) -> Record:
         """Return the fields of the log line of ``change``."""

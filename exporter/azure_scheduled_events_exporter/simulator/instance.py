@@ -71,8 +71,8 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
 def _computer_name(vm: VirtualMachine) -> str:
     """Return the host name, as in Azure: ``issue_0`` of a scale set has ``issue000000``.
 
-    Any name that ends in a number counts as that of a VM in a scale set, because most VMs of
-    scenarios are named so and have no ``scale_set``.
+    Any name that ends in ``_`` and digits counts as that of a VM in a scale set, because most VMs
+    of scenarios are named so and have no ``scale_set``.
     """
     member = _MEMBER.fullmatch(vm.name)
     if member is None:

@@ -301,7 +301,9 @@ def test_runbook(alert: Alert) -> None:
 
 
 def test_runbooks_name_what_exists() -> None:
-    """Series, settings, commands and headings of ``doctor`` in the runbooks are really there."""
+    """Series, settings of the alerts, commands and headings of ``doctor`` in the runbooks are
+    really there.
+    """
     text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
     headings = re.findall(r"Under the heading \*([^*]+)\*", text)
     assert headings
@@ -309,8 +311,8 @@ def test_runbooks_name_what_exists() -> None:
     source = Path(chain.__file__).read_text()
     assert [heading for heading in headings if f'("{heading}", ' not in source] == []
     assert set(re.findall(SERIES, text)) - known_series() == set()
-    settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
-    assert settings - Settings().values.keys() == set()
+    of_alerts = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
+    assert of_alerts - Settings().values.keys() == set()
     commands = re.findall(r"(?m)^\$ (?:sudo )?azure-scheduled-events-exporter ([a-z-]+)", text)
     for command in set(commands):
         assert main([command, "--help"]) == 0

@@ -1,6 +1,7 @@
 """The texts of alerts, as Prometheus fills them in from what the exporters of a story show.
 
-``test_event_texts.py`` has those of alerts that exporters push, too.
+``test_event_texts.py`` has those of alerts that exporters push, too. Each value of a story stands
+for 15 seconds.
 """
 
 from pathlib import Path
@@ -150,8 +151,8 @@ def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
 
 
 def test_time_that_was_seen_last(tmp_path: Path) -> None:
-    """The time of an event is what an exporter says that sees it, not what one without IMDS says,
-    which goes on showing the time before the event was moved.
+    """The text has the time that an exporter shows while it sees the event. An exporter that has
+    lost IMDS goes on showing the time from before the event was moved, which is not used.
     """
     event = _REBOOT.format("peer")
     rows = (

@@ -14,14 +14,14 @@ from azure_scheduled_events_exporter.errors import UsageError
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (b"\xef\xbb\xbf#!/bin/sh\n", "begins with a byte order mark"),
-        ("#!/bin/sh\n".encode("utf-16"), "begins with a byte order mark"),
+        (b"\xef\xbb\xbf#!/bin/sh\n", "it begins with a byte order mark"),
+        ("#!/bin/sh\n".encode("utf-16"), "it begins with a byte order mark"),
         (b"#!/bin/bash\r\necho\r\n", "its lines end with CR LF"),
         (b"#!/usr/bin/env nosuch\n", "its interpreter nosuch is not on PATH"),
         (b"#!/usr/bin/env -S A=1 nosuch -x\n", "its interpreter nosuch is not on PATH"),
         (b"#!/opt/none/python3\n", "its interpreter /opt/none/python3 does not exist"),
         (b"#! \n", "its first line names no interpreter"),
-        (b"echo drained\n", "has no first line that names its interpreter"),
+        (b"echo drained\n", "it has no first line that names its interpreter"),
     ],
 )
 def test_a_script_that_cannot_be_executed(tmp_path: Path, script: bytes, said: str) -> None:
@@ -31,6 +31,29 @@ def test_a_script_that_cannot_be_executed(tmp_path: Path, script: bytes, said: s
     path.chmod(0o755)
     with pytest.raises(UsageError, match=re.escape(f"{path}: {said}")):
         check_script(str(path))
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "said"),
+    [
+        (b"#!/bin/sh\r\n", "its lines end with CR LF"),
+        (b"echo drained\n", "it has no first line that names its interpreter"),
+        (b"#!/opt/none/python3\n", "its interpreter /opt/none/python3 does not exist"),
+    ],
+)
+def test_an_interpreter_that_is_a_script(tmp_path: Path, interpreter: bytes, said: str) -> None:
+    """A script is also refused if its interpreter is one that cannot be executed, with the cause of
+    that.
+    """
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_bytes(interpreter)
+    wrapper.chmod(0o755)
+    script = tmp_path / "script"
+    script.write_text(f"#!{wrapper}\n")
+    script.chmod(0o755)
+    whole = f"{script}: its interpreter {wrapper} cannot be executed: {said}"
+    with pytest.raises(UsageError, match=re.escape(whole)):
+        check_script(str(script))
 
 
 def test_what_is_no_program(tmp_path: Path) -> None:

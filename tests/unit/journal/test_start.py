@@ -45,6 +45,7 @@ def test_a_disk_that_cannot_be_read_for_a_while(disk_works: threading.Event, fol
     journal = Journal(folder, 90 * DAY, LOG)
     try:
         assert not journal.wait_until_read(1.0)
+        # adopt() takes over what was read from the file; None: it has not been read.
         assert journal.adopt() is None
         assert not journal.state.up
         disk_works.set()

@@ -16,7 +16,9 @@ EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_scenarios_and_faults_are_listed() -> None:
-    """The page names every shipped scenario, in the order of ``all``, and every fault."""
+    """The page names every shipped scenario, in the order in which ``--scenario all`` plays them,
+    and every fault.
+    """
     words = re.findall(r"`([a-z0-9-]+)`", PAGE.partition("\n## Scenarios\n")[2])
     named = dict.fromkeys(word for word in words if word in SHIPPED)  # each once, in their order
     assert [*named] == [*SHIPPED]

@@ -113,9 +113,23 @@ def test_other_cloud(case: str, evidence: str, serve: Serve) -> None:
         (answer(b"", "407 Proxy Authentication Required"), "and wants a user"),
         (answer(b"", "403 Forbidden", "Server: squid/5.7"), "(header Server: squid/5.7)"),
     ],
+    ids=[
+        "page-403",
+        "page-503",
+        "xml-404",
+        "xml-400",
+        "redirect",
+        "nginx",
+        "via-squid",
+        "via-proxy",
+        "proxy-password",
+        "squid",
+    ],
 )
 def test_other_server(reply: bytes, evidence: str, serve: Serve) -> None:
-    """A proxy, a web server and the wire server are told from IMDS, and the address is doubted."""
+    """A proxy, a web server and the wire server are distinguished from IMDS, and the address is
+    doubted.
+    """
     message = str(failure(client_of(serve(always(reply)).url)))
     assert OTHER in message
     assert evidence in message

@@ -260,10 +260,10 @@ def _selected(events: Events) -> str:
 
 
 def _wrapped(begin: str, text: str, indent: str) -> list[str]:
-    """Return the lines of a paragraph, to which ``# `` is added."""
+    """Return the lines of a paragraph. ``yaml_text`` adds ``# `` to each."""
     return wrap(
         text,
-        WIDTH - 2,
+        WIDTH - 2,  # room for ``# ``
         initial_indent=begin,
         subsequent_indent=indent,
         break_on_hyphens=False,

@@ -194,7 +194,7 @@ def lapsed(view: View) -> list[HookRun]:
 
 
 def _ended(run: HookRun, view: View) -> HookRun | None:
-    """Return a preparation that was interrupted with its outcome; None if it may begin again."""
+    """Return an interrupted preparation, with its outcome; None if it may begin again."""
     life = view.life(run.event_id)
     is_over = view.is_over(run.event_id)
     if life is None:
@@ -263,8 +263,8 @@ def _recovery(view: View, rules: Rules) -> list[HookRun]:
     """
     if not view.runs or not all(view.is_over(run.event_id) for run in view.runs):
         return []
-    # With the end of a recovery, the view forgets all runs, also the preparations before it. So a
-    # recovery that is among them was interrupted.
+    # When a recovery ends, the view forgets all runs: the recovery, and the preparations before it.
+    # So a recovery that the view still has was interrupted.
     interrupted = [run.run for run in view.runs if run.phase == Phase.RECOVER]
     preparations = [run for run in view.runs if run.phase == Phase.PREPARE]
     last = (preparations or view.runs)[-1]  # its event is the one that the recovery gets

@@ -14,7 +14,10 @@ from azure_scheduled_events_exporter.errors import UsageError, printable
 _LONGEST_LINE = 256
 """Bytes of the first line that Linux looks at."""
 _MOST_INTERPRETERS = 4
-"""How many interpreters in a row may be scripts themselves, as in Linux."""
+"""How many interpreters in a row may be scripts themselves, as in Linux.
+
+The check ends there, without a complaint: what a longer row names is not looked at.
+"""
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 """Of UTF-8, and of UTF-16, which PowerShell writes."""
 _SHEBANG = b"#!"
@@ -56,12 +59,12 @@ def _problem(path: Path, depth: int = 0) -> str:
         return ""  # a program that may be executed and not read
     line, _, _ = head.partition(b"\n")
     if head.startswith(_BYTE_ORDER_MARKS):
-        return "begins with a byte order mark: save it as UTF-8 without one"
+        return "it begins with a byte order mark: save it as UTF-8 without one"
     if not head.startswith(_SHEBANG):
         is_binary = b"\0" in head or head.startswith(b"\x7fELF")
         if is_binary:
             return ""
-        return "has no first line that names its interpreter, such as #!/bin/sh"
+        return "it has no first line that names its interpreter, such as #!/bin/sh"
     if b"\r" in line:
         return "its lines end with CR LF, as on Windows: save it with LF (sed -i 's/\\r$//')"
     named = line.removeprefix(_SHEBANG).decode(errors="replace").replace("\t", " ").strip(" ")
@@ -82,7 +85,7 @@ def _interpreter_problem(interpreter: str, rest: str, depth: int) -> str:
     if path.name == "env":
         return _env_problem(rest)
     if depth < _MOST_INTERPRETERS and (problem := _problem(path, depth + 1)):
-        return f"its interpreter {shown} {problem}"
+        return f"its interpreter {shown} cannot be executed: {problem}"
     return ""
 
 

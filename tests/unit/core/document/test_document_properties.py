@@ -92,7 +92,7 @@ def _json(content: object) -> str:
     return json.dumps(content)
 
 
-def check(text: bytes) -> Document | None:
+def parsed_and_checked(text: bytes) -> Document | None:
     """Parse ``text``, and assert what holds of every document; return None if it is refused."""
     try:
         document = parse_document(text)
@@ -134,15 +134,17 @@ def check(text: bytes) -> Document | None:
 @PATIENT
 def test_any_bytes(text: bytes) -> None:
     """Any bytes are either a document or refused."""
-    check(text)
+    parsed_and_checked(text)
 
 
 @given(CONTENTS)
 @example({"Events": [{"EventId": 10**4350}, {"EventId": "\ud800"}, {"EventId": "?"}]})
 @settings(PATIENT)
 def test_any_document(content: dict[str, Any]) -> None:
-    """Whatever the fields of an event hold, every event with an EventId is in the result."""
-    document = check(encode(content))
+    """Whatever the other fields of an event hold, it is in the result if its EventId is printable
+    ASCII, and not blank.
+    """
+    document = parsed_and_checked(encode(content))
     assert document is not None
     ids = {event.event_id for event in document.events}
     objects = [entry for entry in content["Events"] if isinstance(entry, dict)]
@@ -171,10 +173,10 @@ def test_damaged_captured_bodies(data: st.DataObject) -> None:
     original = data.draw(st.sampled_from(BODIES))
     start = data.draw(st.integers(0, len(original)))
     end = data.draw(st.integers(start, min(len(original), start + 10)))
-    check(original[:start] + data.draw(st.binary(max_size=10)) + original[end:])
+    parsed_and_checked(original[:start] + data.draw(st.binary(max_size=10)) + original[end:])
     whole = original.strip()
     part = whole[: data.draw(st.integers(1, len(whole) - 1))]
-    assert check(part) is None
+    assert parsed_and_checked(part) is None
 
 
 @given(st.data())
@@ -189,7 +191,7 @@ def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
     for field in data.draw(st.sets(st.sampled_from(FIELDS_BUT_THE_ID))):
         changed[field] = data.draw(VALUES)
     content["DocumentIncarnation"] = data.draw(VALUES)
-    document = check(encode(content))
+    document = parsed_and_checked(encode(content))
     assert document is not None
     assert [event.event_id for event in document.events] == [
         event.event_id for event in CAPTURED[name].events

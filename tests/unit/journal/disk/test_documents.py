@@ -81,7 +81,7 @@ def test_age_is_bounded(path: Path) -> None:
     keep(path, RecordedDocument(4.0, b"4.0"), oldest=2.5)
     assert bodies(path) == [b"1.0", b"2.0", b"3.0", b"4.0"]
     # 3.0 is now too old: 3.0 and 4.0 become the older file, and 1.0 and 2.0 go.
-    keep(path, RecordedDocument(5.0, b"5.0"), oldest=10.0)
+    keep(path, RecordedDocument(5.0, b"5.0"), oldest=3.5)
     assert bodies(path) == [b"3.0", b"4.0", b"5.0"]
 
 
