@@ -136,6 +136,21 @@ def test_a_disk_that_fails_delays_no_poll(machine: Machine, disk_works: threadin
     assert machine.transitions == {"detected": 1}
 
 
+def test_a_transition_is_logged_once(
+    machine: Machine, disk_works: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A transition that is logged before the journal is read is not logged again after that."""
+    machine.polls(0)
+    machine.ends(in_order=True)
+    caplog.set_level(logging.INFO)
+    disk_works.clear()
+    machine.polls(10, event())
+    disk_works.set()
+    reads_its_journal(machine, 11, event())
+    messages = [each.message for each in caplog.records]
+    assert messages.count("event detected") == 1
+
+
 def test_a_long_description_is_cut_in_the_log(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -159,6 +159,17 @@ def test_server_of_azure(server: str, serve: Serve) -> None:
     assert OTHER not in message
 
 
+def test_version_of_a_setting(serve: Serve) -> None:
+    """If IMDS refuses a request and names no cause, the error doubts the api-version of the events,
+    which a flag may have set. It does not doubt that of the instance data, which no flag sets.
+    """
+    client = client_of(serve(always(answer(b"", "400 Bad Request"))).url)
+    assert "; also check --imds.api-version (2020-07-01)" in str(failure(client))
+    with pytest.raises(ImdsError) as caught:
+        client.instance(LONG_LIMIT)
+    assert "also check" not in str(caught.value)
+
+
 def test_no_version_of_the_instance_data(serve: Serve) -> None:
     """If IMDS refuses every api-version of the instance data, which no flag chooses, the error says
     that a flag can give the VM's name.
