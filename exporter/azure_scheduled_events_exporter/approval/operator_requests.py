@@ -24,7 +24,7 @@ _ACCEPTED = "accepted"
 _REFUSED = "approval refused"
 _NOT_SENT = "approval not sent"  # there was no connection to IMDS
 _NO_ANSWER = "approval without an answer"  # IMDS may have accepted it
-# A server failed, or answered with an unknown status.
+# A server failed, or answered as IMDS does not.
 _UNCERTAIN_ANSWER = "approval without a certain answer"
 _STARTED = "it has started already"
 _APPROVED = "it is approved already, by "

@@ -143,7 +143,14 @@ class ApprovalSender:
             except Exception as error:  # noqa: BLE001 - the thread of the polls raises it again
                 future.set_exception(error)
 
-        threading.Thread(target=request, name="approval", daemon=True).start()
+        try:
+            threading.Thread(target=request, name="approval", daemon=True).start()
+        except RuntimeError as error:  # such as at the limit of the unit's tasks
+            reason = "cannot start a thread for the request"
+            failure = ImdsError(
+                Outcome.CONNECTION_ERROR, reason, str(error), may_have_arrived=False
+            )
+            future.set_exception(failure)
 
     def answer(self, seconds: float = 0.0) -> Answer | None:
         """Return the answer to the request that was sent; None without one within ``seconds``.

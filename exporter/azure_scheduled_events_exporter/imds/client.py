@@ -124,6 +124,7 @@ class ImdsClient:
         answer = self._exchange(target, timeout, json.dumps(start).encode())
         if answer.status != HTTPStatus.OK:
             raise refusal(self.endpoint, EVENTS_PATH, answer)
+        _body_of(answer, self.endpoint)  # raises for what IMDS does not send
 
     def server_time(self) -> float | None:
         """Return the time by IMDS' own clock now, Unix seconds.
@@ -193,12 +194,7 @@ class ImdsClient:
             flag = INSTANCE_NAME_FLAG
         if answer.status != HTTPStatus.OK:
             raise refusal(asked, path, answer, version=version, flag=flag)
-        if answer.body is None:
-            raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
-        if is_web_page(answer.headers, answer.body):
-            reason = f"{asked} answered with a web page"
-            raise ImdsError(Outcome.INVALID_DOCUMENT, reason, hint=who_answers_instead(answer))
-        return answer.body
+        return _body_of(answer, asked)
 
     def _send(self, target: str, timeout: float) -> Answer:
         """Send a GET; send it again if the server was just closing the connection."""
@@ -307,3 +303,19 @@ class ImdsClient:
             failure_reason(error),
             may_have_arrived=not is_refused,
         )
+
+
+def _body_of(answer: Answer, asked: str) -> bytes:
+    """Return the body of a 200; ``asked`` is the address that messages name.
+
+    Raises:
+        ImdsError: IMDS sends no such body, so somebody else may have answered.
+    """
+    if answer.body is None:
+        reason = f"{asked} sent more than 1 MiB"
+        raise ImdsError(Outcome.INVALID_DOCUMENT, reason, status=answer.status)
+    if is_web_page(answer.headers, answer.body):
+        reason = f"{asked} answered with a web page"
+        hint = who_answers_instead(answer)
+        raise ImdsError(Outcome.INVALID_DOCUMENT, reason, status=answer.status, hint=hint)
+    return answer.body

@@ -1,11 +1,16 @@
-"""Which approvals go into the next request."""
+"""Which approvals go into the next request, and a request that cannot be begun."""
 
 import logging
-from contextlib import closing
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
 
 from azure_scheduled_events_exporter.approval.policy import DOCUMENTED
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
-from azure_scheduled_events_exporter.approval.sender import ApprovalSender
+from azure_scheduled_events_exporter.approval.sender import Answer, ApprovalSender
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import observe
@@ -15,19 +20,39 @@ from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.snapshot.approvals import ApprovalOutcome
 from support.programs import NOBODY
 
 LOG = logging.getLogger("tests.approval")
+NOW = Timestamp(1_700_000_000.0, 1000.0, "boot")
+HUGE_STACK = 1 << 46  # bytes; no system gives a thread so many
 
 
-def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
-    """An event that has left the document is not sent, and the next one is."""
-    now = Timestamp(1_700_000_000.0, 1000.0, "boot")
-    events = tuple(
-        ScheduledEvent(name, "Reboot", State.SCHEDULED, "User", ("vm",), None, sent_id=name)
-        for name in "AB"
-    )
-    known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
+@dataclass
+class Clock:
+    """A clock that is set by hand."""
+
+    now: Timestamp = NOW
+
+    def __call__(self) -> Timestamp:
+        """Return this moment."""
+        return self.now
+
+    def passes(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        before = self.now
+        self.now = Timestamp(before.wall + seconds, before.monotonic + seconds, before.boot_id)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return the clock of the sender."""
+    return Clock()
+
+
+@pytest.fixture
+def sender(clock: Clock) -> Iterator[ApprovalSender]:
+    """Return a sender whose IMDS does not listen."""
     client = ImdsClient(
         f"http://{NOBODY}",
         ApiVersions("2020-07-01"),
@@ -35,25 +60,79 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
         wait=lambda _: False,
         connect_seconds=1.0,
     )
-    with closing(Journal(None, 86_400.0, LOG)) as journal:
-        sender = ApprovalSender(
-            ApprovalScheduler(DOCUMENTED, LOG),
-            client,
-            journal,
-            timeout=1.0,
-            now=lambda: now,
-            machine_clock=lambda: now,
-            log=LOG,
-        )
-        first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
-        assert first is not None
-        assert first.life.event_id == "A"
-        sender.send(first)
-        answer = sender.answer(60.0)
-        assert answer is not None
-        assert answer.error is not None, "nobody listens there, so the approval of A fails"
-        # A is due again after a pause, and has left the document until then.
-        now = Timestamp(now.wall + 3600.0, now.monotonic + 3600.0, now.boot_id)
-        left = sender.due(known, {"B"}, "vm", is_name_confirmed=True)
+    journal = Journal(None, 86_400.0, LOG)
+    yield ApprovalSender(
+        ApprovalScheduler(DOCUMENTED, LOG),
+        client,
+        journal,
+        timeout=1.0,
+        now=clock,
+        machine_clock=clock,
+        log=LOG,
+    )
+    journal.close()
+
+
+@pytest.fixture
+def known() -> Lifecycles:
+    """Return two events, which the policy approves."""
+    events = tuple(
+        ScheduledEvent(name, "Reboot", State.SCHEDULED, "User", ("vm",), None, sent_id=name)
+        for name in "AB"
+    )
+    return observe(Lifecycles(), Document(1, events), ObservationContext(NOW, "vm"))[0]
+
+
+def send_first(sender: ApprovalSender, known: Lifecycles) -> Answer:
+    """Send the approval of A, which is due first; return how it failed."""
+    first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
+    assert first is not None
+    assert first.life.event_id == "A"
+    sender.send(first)
+    answer = sender.answer(60.0)
+    assert answer is not None
+    assert answer.error is not None
+    return answer
+
+
+def test_an_event_that_is_not_shown_holds_up_no_other(
+    sender: ApprovalSender, known: Lifecycles, clock: Clock
+) -> None:
+    """An event that has left the document is not sent, and the next one is."""
+    send_first(sender, known)  # nobody listens there, so it fails
+    # A is due again after a pause, and has left the document until then.
+    clock.passes(3600.0)
+    left = sender.due(known, {"B"}, "vm", is_name_confirmed=True)
     assert left is not None
     assert left.life.event_id == "B"
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """Within the block, no thread can be started, as at the limit of the unit's tasks."""
+    usual = threading.stack_size(HUGE_STACK)
+    try:
+        yield
+    finally:
+        threading.stack_size(usual)
+
+
+def test_a_thread_that_cannot_be_started(
+    sender: ApprovalSender,
+    known: Lifecycles,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """If the thread of a request cannot be started, the request is logged as not sent, counted as
+    an error, and tried again after the usual pause.
+    """
+    with no_threads():
+        answer = send_first(sender, known)
+    assert "cannot start a thread" in str(answer.error)
+    assert [record.message for record in caplog.records] == ["approval not sent"]
+    assert sender.scheduler.counts[ApprovalOutcome.ERROR] == 1
+    assert not sender.is_waiting
+    clock.passes(1.0)
+    again = sender.due(known, {"A"}, "vm", is_name_confirmed=True)
+    assert again is not None
+    assert again.life.event_id == "A"

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.approval.operator_requests import had_no_effect, summary
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.guest_proxy_agent import own_user
 from support.servers.imds_peer import (
     LONG_LIMIT,
+    MIB,
     Serve,
     always,
     answer,
@@ -23,6 +26,13 @@ AGENT = "Azure's Guest Proxy Agent"
 OTHER = "a proxy or another server answers"
 HTML = b"<!DOCTYPE html>\n<html><body>Please sign in</body></html>"
 XML = b'<?xml version="1.0" encoding="utf-8"?>\n<Error><Code>NotFound</Code></Error>'
+
+
+def failed_approval(client: ImdsClient) -> ImdsError:
+    """Return how an approval fails."""
+    with pytest.raises(ImdsError) as caught:
+        client.approve(["an-id"], LONG_LIMIT)
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -41,9 +51,7 @@ def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
     Azure, or that has no route to IMDS.
     """
     client = client_of(serve(always(reply)).url)
-    with pytest.raises(ImdsError) as caught:
-        client.approve(["an-id"], LONG_LIMIT)
-    for message in (str(failure(client)), str(caught.value)):
+    for message in (str(failure(client)), str(failed_approval(client))):
         assert AGENT in message
         assert advice in message
         assert ("allow /" in message) == ("answered 403" in message)
@@ -55,7 +63,7 @@ def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
 
 def test_a_body_that_is_too_large_is_not_empty(serve: Serve) -> None:
     """Only an empty refusal is the agent's: one with more than 1 MiB comes from elsewhere."""
-    reply = answer(b"x" * ((1 << 20) + 1), "403 Forbidden")
+    reply = answer(b"x" * (MIB + 1), "403 Forbidden")
     assert AGENT not in str(failure(client_of(serve(always(reply)).url)))
 
 
@@ -141,13 +149,23 @@ def test_other_server(reply: bytes, evidence: str, serve: Serve) -> None:
 
 def test_page_of_a_sign_in(serve: Serve) -> None:
     """An error says that a web page with the status 200 is one, and that somebody else than IMDS
-    sent it.
+    sent it, in answer to a poll as to an approval.
     """
     client = client_of(serve(always(answer(HTML))).url)
-    error = failure(client)
-    assert error.outcome is Outcome.INVALID_DOCUMENT
-    assert "answered with a web page" in str(error)
-    assert OTHER in str(error)
+    for error in (failure(client), failed_approval(client)):
+        assert error.outcome is Outcome.INVALID_DOCUMENT
+        assert "answered with a web page" in str(error)
+        assert OTHER in str(error)
+
+
+@pytest.mark.parametrize("body", [HTML, b"x" * (MIB + 1)], ids=["web page", "too large"])
+def test_no_certain_answer_to_an_approval(body: bytes, serve: Serve) -> None:
+    """What IMDS does not send says nothing about an approval, also with the status 200: the event
+    may be approved, and may not.
+    """
+    error = failed_approval(client_of(serve(always(answer(body))).url))
+    assert not had_no_effect(error)
+    assert summary(error) == "approval without a certain answer"
 
 
 @pytest.mark.parametrize("server", ["Microsoft-IIS/10.0", "IMDS/150.870.65.1854"])
