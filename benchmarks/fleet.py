@@ -1,6 +1,6 @@
 """What monitoring a fleet costs, and how late a page comes.
 
-The engines are Prometheus; and vmagent, VictoriaMetrics and vmalert.
+Two engines: Prometheus, or VictoriaMetrics with vmagent and vmalert.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms
 10000] [--minutes 17] [--interval 15s] [--change 15] [--alerts-only] [--boards] [SETTING=VALUE

@@ -68,8 +68,8 @@ class AlertmanagerClient:
 
     Attributes:
         shown: its address without user and password, for messages.
-        config_error: why the file cannot be used now; ``""`` if it can. Until then, its last valid
-            content stays in effect.
+        config_error: why the file cannot be used now; ``""`` if it can. While it cannot, its last
+            valid content stays in effect.
     """
 
     def __init__(self, url: str, file: str | None, timeout: float = TIMEOUT_SECONDS) -> None:

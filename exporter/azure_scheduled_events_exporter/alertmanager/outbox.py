@@ -1,9 +1,11 @@
 """Decides what is due to one Alertmanager: firing alerts repeatedly, and resolves of ended ones.
 
 Alertmanager keeps alerts in memory, so a firing alert is posted repeatedly, each time with an
-``endsAt`` ahead. Alertmanager accepts an earlier ``endsAt`` only if it is in the past. So nothing
-is posted when an event ends: the resolve is posted later, when the alert has to end. Reads no
-clock: times are arguments, in monotonic seconds.
+``endsAt`` ahead. When its event ends, the alert is to go on for some minutes more
+(``resolve_after_seconds``), and then to end. An ``endsAt`` in some minutes would not be accepted if
+it is earlier than the posted one: Alertmanager accepts an earlier ``endsAt`` only if it is in the
+past. So nothing is posted when an event ends: the resolve is posted later, when the alert has to
+end. Reads no clock: times are arguments, in monotonic seconds.
 """
 
 import math
@@ -33,7 +35,7 @@ resolve: Alertmanager ends them at their ``endsAt``.
 """
 
 _CLOCKS_SECONDS = 10.0
-"""How much earlier than its first post the ``endsAt`` of a resolve is.
+"""The ``endsAt`` of a resolve is so many seconds before the moment at which it is due first.
 
 If the clock of Alertmanager lags, an ``endsAt`` of this moment is in its future: the alert would
 fire once more, and page again if the rules have resolved it already.

@@ -43,10 +43,11 @@ class Settings:
 def resolve(
     values: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})
 ) -> Settings:
-    """Return the defaults with ``values`` over them; of two about the same, the later one counts.
+    """Return the defaults with ``values`` over them.
 
-    An entry of a map may have a name of its own: ``severities.X``. ``places`` says where names
-    stand in a file, such as ``values.yaml:3: ``.
+    A map can be given as a whole (``severities``), and one entry of it by a name of its own
+    (``severities.X``). If both are given, the later one in ``values`` counts for this entry.
+    ``places`` says where names stand in a file, such as ``values.yaml:3: ``.
 
     Raises:
         UsageError: a name is unknown or a value impossible. The message begins with the place of

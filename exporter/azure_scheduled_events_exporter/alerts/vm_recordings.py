@@ -32,7 +32,10 @@ from .settings import Settings
 BEFORE = 60
 """Seconds before an impact from which its VM counts as away: clocks are not exact."""
 AFTER = 120
-"""Seconds after the beginning of an impact, after which a VM that answers counts as present."""
+"""Seconds after the beginning of an impact, after which a VM that answers counts as present.
+
+Its answer counts only if its exporter reads IMDS, or if the VM is back.
+"""
 _LONGEST = 6900
 """Seconds after its beginning, after which an impact is over.
 
@@ -167,6 +170,7 @@ def _back(remembered: str) -> Recording:
     began_and_answers = f"{hit} < time() - {AFTER} and on ({VM_KEY}) {VM_ANSWERS}"
     ended_before_impact = f"{hit} > on (event_id) group_left () {RECORDED_END}"
     was_back = f"last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit}"
+    # The second half is for scrapes that are further apart than _SHOWN: it looks back 5 minutes.
     shows_event = f"last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT}"
     return Recording(
         VM_BACK,
@@ -223,9 +227,10 @@ def _away(remembered: str) -> Recording:
         """),
         meaning=(
             f"impacts from {BEFORE} s before to {AFTER} s after they begin, whether the VM"
-            " answers or not, and then for as long as it does not answer; not if the VM is back or"
-            " the event has ended; at most 30m after they were last exported (Preempt, Terminate:"
-            f" 10m), and {_LONGEST // 60}m after they began; only of VMs that have an exporter"
+            " answers or not, and then unless its exporter answers and reads IMDS; not if the VM is"
+            " back or the event has ended; at most 30m after they were last exported"
+            f" (Preempt, Terminate: 10m), and {_LONGEST // 60}m after they began; only of VMs that"
+            " have an exporter"
         ),
         rows="VM and event",
         value=f"when the impact begins or began, {TIME}",

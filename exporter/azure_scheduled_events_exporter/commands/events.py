@@ -91,8 +91,8 @@ def _once(config: Config, *, as_json: bool) -> int:
         threading.Event().wait,
         config.imds_timeout,
     )
-    # The events are requested before this VM's name, which `_snapshot` does: so an IMDS that cannot
-    # be reached is reported only once.
+    # The events are requested first, and this VM's name only afterwards, in `_snapshot`: if IMDS
+    # cannot be reached, the first request ends the command, so that is reported only once.
     document = _document(client, config.imds_timeout, log)
     clock = ImdsClock(system_clock())
     clock.correct(client.server_time())
@@ -185,7 +185,8 @@ def _seen_before(config: Config, document: Document) -> Lifecycles:
 def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Document:
     """Request the document once.
 
-    While no answer comes for some seconds, a line says what may be wrong. So does the error.
+    If no answer comes for some seconds, a line says what may be wrong. If IMDS cannot be reached at
+    all, the error says the same.
     """
 
     def keep_nothing(_: RecordedDocument) -> None:

@@ -1,6 +1,7 @@
 """Signals that end a command, as an exception, so that the command can clean up.
 
-They are SIGINT, SIGTERM and SIGHUP, which Windows does not have.
+They are SIGINT, SIGTERM and SIGHUP, which Windows does not have. Only the main thread may call
+these functions, because Python lets no other one set a handler.
 """
 
 import signal
@@ -48,8 +49,7 @@ def interruptible() -> Iterator[None]:
 def uninterrupted() -> Iterator[None]:
     """Let a signal that comes in the block take effect at its end.
 
-    For steps that belong together, such as to start a process and to take note of it. Only the main
-    thread may call it.
+    For steps that belong together, such as to start a process and to take note of it.
     """
     came: list[int] = []
 

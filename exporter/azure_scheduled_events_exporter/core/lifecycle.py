@@ -153,7 +153,7 @@ class Lifecycle:
             started at once.
         request: the request for an approval from here whose result is not known; None if there is
             none. It is set before it is sent, and removed by a refusal. If the event starts early
-            meanwhile, or while nobody watches, the request was accepted.
+            meanwhile, or while this exporter saw no documents, it counts as accepted.
         approval: who approved it and when, once that is known.
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the
             boot, or NotBefore if that was earlier and no approval had been sent from here.
@@ -169,8 +169,9 @@ class Lifecycle:
         moves: its last :data:`REMEMBERED_MOVES` reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that after a restart it is
             known immediately; None if unknown.
-        own_name: this VM's name as Resources spelled it when they first named it; ``""`` if they
-            have never named the VM ``vm_name``.
+        own_name: ``vm_name`` as Resources spell it, whose case may differ; ``""`` if no document
+            has named ``vm_name``. It is kept when Resources shrink, and looked up again if this VM
+            gets another name.
         most_resources: the largest number of VMs that a document has shown in Resources.
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
             if nobody measured from its start on, as for events of other VMs.
@@ -185,25 +186,31 @@ class Lifecycle:
             settings call harmless.
     """
 
+    # What documents say.
     event: ScheduledEvent
     state: State
     scope: Scope
     first_seen: Timestamp
     not_before: float | None = None
     notice_seconds: float | None = None
+    # Its approval.
     request: Approval | None = None
     approval: Approval | None = None
+    # Its start.
     started_at: Timestamp | None = None
     pending_until: float | None = None
     proven_by_boot: bool = False
+    # Its end, and what has moved until then.
     outcome: Transition | None = None
     ended_at: Timestamp | None = None
     shown_until: float | None = None
     has_returned: bool = False
     moves: tuple[Move, ...] = ()
+    # The VMs that it names.
     vm_name: str | None = None
     own_name: str = ""
     most_resources: int = 0
+    # What was measured while it was Started, and what follows from that.
     observed_pause: float | None = None
     pauses: int = 0
     pause_ended: Timestamp | None = None

@@ -59,6 +59,8 @@ class Connection(H11Protocol):
         super().__init__(owner.config, owner, state)
         self._owner = owner
         self._deadline: asyncio.TimerHandle | None = None
+        # The TLS handshake while it runs: asyncio keeps no task alive without a reference.
+        self._handshake: asyncio.Task[None] | None = None
         self._early = b""  # what has arrived in the same read as the end of the TLS handshake
 
     @property
@@ -83,7 +85,6 @@ class Connection(H11Protocol):
             self._begin(transport)
             return
         transport.pause_reading()  # until the task has begun the handshake
-        # asyncio does not keep a task alive: that needs a reference.
         self._handshake = self.loop.create_task(self._start_tls(transport, tls))
 
     async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:

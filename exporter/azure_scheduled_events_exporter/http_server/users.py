@@ -42,8 +42,8 @@ class Users:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES)
-        # By user, the digest of user, hash and password that was right. The hash is in it, so a
-        # password is not right any more when the file has another hash.
+        # For each user, the digest of the password that was right last, with the user and the hash
+        # in the file. So when the file has another hash, the password is checked again.
         self._right: dict[bytes, bytes] = {}
         # The checks that run or wait, by the same digest, so that equal requests share one.
         self._checks: dict[bytes, _Check] = {}

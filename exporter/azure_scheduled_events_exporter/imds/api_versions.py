@@ -19,7 +19,7 @@ INSTANCE_API_VERSIONS = ("2021-02-01", "2017-12-01", "2017-08-01")
 """The versions to ask for ``/metadata/instance`` with: the answers to all have ``compute.name``."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)  # the form of a version
-_MOST_TRIED = 3  # the newest versions that IMDS offers, which are tried
+_MOST_TRIED = 3  # how many of the versions that IMDS offers are tried, newest first
 _MOST_READ = 20  # entries of IMDS' list of versions that are read
 
 
@@ -31,7 +31,9 @@ class ApiVersions:
 
     Args:
         versions: the preferred one first, the oldest one last. If the first is
-            :data:`UNSPECIFIED`, the newest of those that IMDS offers in its refusal are tried next.
+            :data:`UNSPECIFIED`, the newest of those that IMDS offers in its refusal are merged with
+            the others given here, and all are tried, newest first. Only an offered version that is
+            newer than the oldest given one counts.
         tell: is called once, with the version that was found, if there was a choice.
     """
 

@@ -28,7 +28,7 @@ NAMELESS = "undefined"
 """The user name that the agent gives to a uid that is not in the VM's /etc/passwd."""
 
 DENIES = f"{NAME} denies it"
-"""What a message says about a refusal to which a rule helps."""
+"""What a message says about a refusal that ends once a rule of the agent allows the process."""
 
 _ACCOUNTS = Path("/etc/passwd")
 _NO_RULE_HELPS: Mapping[int, str] = {

@@ -5,9 +5,10 @@ names. A row that neither a dashboard nor an alert uses says why (``not_shown``)
 gets a snapshot, and must read nothing else (``readers`` says why). A scrape must not call IMDS or
 wait for a poll.
 
-A row with ``at_scrape`` has a second function, which makes the values at each scrape. In the place
-of a value, the first function then gives what the second one needs for it, such as an EventId. The
-second function gets the snapshot, that object and the time.
+The text of a row is kept until what its function has read changes. If only the values change with
+each poll or with time, the row has ``at_scrape``: a second function, which makes the values at each
+scrape. In the place of a value, the first one then gives what the second one needs for it, such as
+an EventId. The second one gets the snapshot, that object and the time.
 """
 
 import platform
@@ -301,9 +302,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "Pauses of this VM of 0.1 s or more while an event of it was Started.",
         lambda snapshot: snapshot.statistics.pause_counts,
         _TYPE,
-        not_shown=(
-            "The table of pauses shows the longest one of each event, which is what a user notices."
-        ),
+        not_shown="The table of pauses shows the longest of each event, which a user notices.",
     ),
     _counter(
         "tcp_retransmitted_segments_total",
@@ -368,7 +367,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "Time left to NotBefore when the hook had prepared; negative when late.",
         lambda snapshot: snapshot.hooks.seconds_left,
         _TYPE,
-        not_shown="As the duration; a run that is late raises AzureScheduledEventHookFailed.",
+        not_shown="See hook_duration_seconds; a late run raises AzureScheduledEventHookFailed.",
     ),
     _gauge(
         "journal_up",

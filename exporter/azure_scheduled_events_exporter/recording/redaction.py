@@ -118,8 +118,8 @@ class _Placeholders:
             return self._text(key, value)
         if value is None or isinstance(value, bool) or key in _NUMBER_KEYS:
             return value
-        digits = clean_text(value)  # any other number, which may be an id
-        return self._text(key, digits)
+        # Any other number may be an id, so it is replaced like a text of its digits.
+        return self._text(key, clean_text(value))
 
     def _key(self, name: str) -> str:
         """Return the name of a documented field, or a placeholder for any other."""

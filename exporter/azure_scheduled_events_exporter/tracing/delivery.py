@@ -77,7 +77,10 @@ class SpanDelivery:
         self.failed = 0
 
     def wake(self) -> None:
-        """Report new spans: they are sent immediately, even if a retry is waiting."""
+        """Report new spans, which are sent immediately, even if a retry is waiting.
+
+        If the collector has asked for a pause, they are sent at its end.
+        """
         self._woken.set()
 
     def run(self) -> None:
@@ -150,8 +153,8 @@ class SpanDelivery:
     def _deliver(self, batch: Mapping[str, SpanFacts], timeout: float | None) -> ExportResult:
         """Send ``batch`` within ``timeout`` seconds; None: within the time that is configured.
 
-        Remove what the collector has accepted or refused. If a batch is refused, the next one is
-        half as large, and so on until the refused span is alone: so it does not block others.
+        Remove it if the result is final. If it is DIVISIBLE, the next batch is half as large, and
+        so on until the span at fault is alone, which makes it REFUSED: so it does not block others.
         """
         result = self._sender.send(list(batch.values()), self._identity(), timeout)
         if result.outcome is ExportOutcome.DIVISIBLE:

@@ -148,7 +148,7 @@ def _started(life: Lifecycle, now: float) -> tuple[Child, Child]:
     """Return when a Started event began, and a remark, as :func:`_when` does."""
     began = life.started_at or life.first_seen
     remark = "It is happening now, or has just happened. "
-    was_first_seen_started = began == life.first_seen and not life.proven_by_boot
+    was_first_seen_started = began == life.first_seen
     if was_first_seen_started and life.kind is Kind.REQUESTED:
         remark += "A user requested it, and Azure approved it at once: it was never Scheduled."
     elif was_first_seen_started:

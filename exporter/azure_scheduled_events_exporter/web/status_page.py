@@ -76,7 +76,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
         script=Markup(file_text("status.js")),
         now=str(now),
         announcement=announcement,
-        sight=imds_class,
+        imds_class=imds_class,
         imds=imds,
         vm=_vm(snapshot),
         doubtful=None if is_fresh else "doubtful",
@@ -109,13 +109,13 @@ def _imds(snapshot: Snapshot, now: float, *, is_fresh: bool) -> tuple[str, Marku
     answer = tag("strong", headline(polls, is_fresh=is_fresh))
     if is_fresh and last is not None:
         return "seen", tag("p", answer, " last answer ", since(last, now))
-    css_class = "blind"
+    imds_class = "blind"
     reason = polls.failure or "polls do not return"  # the last one succeeded, and is long ago
     if is_starting(polls):
-        css_class = "starting"
+        imds_class = "starting"
         reason = "The first answer may take two minutes."
     basis = tag("p", _basis(snapshot, now))
-    return css_class, joined(tag("p", answer), tag("p", tag("bdi", reason)), basis)
+    return imds_class, joined(tag("p", answer), tag("p", tag("bdi", reason)), basis)
 
 
 def _basis(snapshot: Snapshot, now: float) -> Child:
@@ -124,8 +124,8 @@ def _basis(snapshot: Snapshot, now: float) -> Child:
         return "The page shows what can be read. Events may be missing; none counts as ended."
     last = snapshot.polls.last_success
     if last is not None:
-        known = ". The page shows what was known then."
-        return joined("Last answer ", since(last, now), ", ", moment(last), known)
+        answered = joined("Last answer ", since(last, now), ", ", moment(last))
+        return joined(answered, ". The page shows what was known then.")
     if snapshot.current:
         return "The page shows what was known before this exporter started."
     return "It is unknown whether there are events."

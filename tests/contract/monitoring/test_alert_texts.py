@@ -182,9 +182,10 @@ def test_text_without_labels(tmp_path: Path) -> None:
 
 
 def _texts(name: str, minute: int, rows: tuple[Row, ...], folder: Path) -> str:
-    """Return the texts of an alert as Prometheus fills them in.
+    """Return the labels and texts of the alert ``name`` at ``minute``, as Prometheus fills them in.
 
-    promtool prints them where they differ from what the test expects, so it expects none.
+    promtool prints them only if they differ from those that a test expects. So this test expects an
+    alert without any, and what promtool prints after "got:" is returned.
     """
     wrong = {
         "alertname": PREFIX + name,

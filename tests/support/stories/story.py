@@ -36,9 +36,9 @@ def info(
     more: str = "",
     by: str = "",
 ) -> Row:
-    """Return an event of ``vm`` that its exporter shows, or that of ``by``.
+    """Return ``event_info`` of an event of ``vm``, as the exporter of ``vm`` shows it.
 
-    ``more``: further labels.
+    ``by``: the VM whose exporter shows it instead. ``more``: further labels, after a comma.
     """
     of_event = f'event_id="{event}",event_type="{event_type}",kind="{kind}",scope="{scope}"'
     labels = f'{of_event},resources="{vm}",resource_group="rg"'
@@ -46,7 +46,11 @@ def info(
 
 
 def impact(vm: str, event: str, event_type: str, at: int, shape: str, more: str = "") -> Row:
-    """Return the impact of an event on ``vm`` itself at so many seconds."""
+    """Return when an event hits ``vm``, as its own exporter shows it.
+
+    ``at``: seconds from the beginning of the story. ``shape``: the samples without their value,
+    such as ``x39 stale``. ``more``: further labels, after a comma.
+    """
     of_vm = f'vm_id="{vm}",vm_name="{vm}",computer_name="{vm}"'
     labels = f'event_id="{event}",event_type="{event_type}",{of_vm}'
     first = " ".join(
@@ -92,7 +96,7 @@ def metric(name: str, vm: str, values: str, labels: str = "") -> Row:
 
 
 def target(vm: str, values: str) -> Row:
-    """Return whether Prometheus can scrape the exporter of ``vm``."""
+    """Return ``up`` of the exporter of ``vm``: 1 while Prometheus can scrape it, else 0."""
     return f"up{{{_JOB.format(vm)}}}", values
 
 
@@ -104,7 +108,11 @@ def member(vm: str, values: str) -> Row:
 def hit(
     vm: str, shown: str, at: int, event: str = "E", event_type: str = "Reboot"
 ) -> tuple[Row, ...]:
-    """Return what the exporter of ``vm`` shows of its own event, whose impact begins at ``at``."""
+    """Return what the exporter of ``vm`` shows of an announced event of this VM.
+
+    ``shown``: while it shows the event, such as ``1x39 stale``. ``at``: when the impact begins, in
+    seconds from the beginning of the story.
+    """
     return (
         info(vm, event, event_type, "announced", shown),
         impact(vm, event, event_type, at, shown.replace("1x", "x")),
@@ -112,7 +120,11 @@ def hit(
 
 
 def scraped(vm: str, values: str, *, imds: str = "") -> tuple[Row, ...]:
-    """Return whether the exporter of ``vm`` answers scrapes, and whether IMDS answers it."""
+    """Return whether the exporter of ``vm`` answers scrapes, and whether IMDS answers it.
+
+    ``values``: 1 while it answers scrapes, else 0. ``imds``: the same for IMDS; by default, IMDS
+    answers whenever the exporter does.
+    """
     up = imds or " ".join(marked(["1" if each == "1" else "_" for each in steps(values)]))
     return target(vm, values), metric("up", vm, up)
 

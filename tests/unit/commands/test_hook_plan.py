@@ -216,8 +216,8 @@ def test_nothing_begins_or_is_approved_while_it_recovers() -> None:
 
 
 def test_an_interrupted_recovery_goes_on_after_the_next_preparation() -> None:
-    """A recovery that a preparation has interrupted begins again under its id, for the event that
-    was prepared for last.
+    """If another event is prepared for after an interrupted recovery, the recovery begins again
+    under its id when that event is over too, for the event that was prepared for last.
     """
     b = life(event_id="B")
     recover = ran("A", Phase.RECOVER, NOW, None)

@@ -6,7 +6,6 @@ import pytest
 
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.paths import DATA
 from support.setting_values import (
     ADDRESS,
@@ -130,14 +129,16 @@ def test_flat_and_nested_keys(text: str, file: Path) -> None:
 def test_values_that_yaml_takes_for_something_else(file: Path) -> None:
     """YAML's booleans, dates, octal and base 60 numbers are the text that was written."""
     file.write_text(
-        "approval.policy: off\nimds.api-version: 2020-07-01\ninstance.name:"
-        " 0123\nweb.listen-address: :80\n"
+        "approval.policy: off\n"
+        "imds.api-version: 2020-07-01\n"
+        "instance.name: 0123\n"
+        "journal.path: 1:30\n"
     )
     config = resolve({"config.file": str(file)}, {})
     assert config.approval_policy == "off"
     assert config.imds_api_version == "2020-07-01"
     assert config.instance_name == "0123"
-    assert config.web_listen_address == ListenAddress("", 80)
+    assert config.journal_path == "1:30"
 
 
 def test_empty_file(file: Path) -> None:

@@ -150,13 +150,15 @@ def test_limiter_in_any_window(limit: int, window: float, pauses: list[float]) -
 
 def test_request_that_was_held_up() -> None:
     """A request that took long to arrive counts from its arrival, so that no more requests than the
-    limit arrive together. One whose place later requests have pushed out does not count any more.
+    limit arrive together. The limiter remembers only the last two places; the arrival of a
+    forgotten one changes nothing.
     """
     limiter = RateLimiter(limit=2, window=1.0)
     held_up = limiter.reserve(10.0)
     limiter.arrived(held_up, 12.0)
-    places = [limiter.reserve(12.0) for _ in range(3)]
-    assert places == [12.0, 13.0, 13.0]
-    pushed_out, *_ = places
-    limiter.arrived(pushed_out, 100.0)
+    forgotten = limiter.reserve(12.25)
+    assert forgotten == 12.25
+    assert limiter.reserve(12.5) == 13.0, "12.0 and 12.25 are the last two"
+    assert limiter.reserve(12.75) == 13.25, "a second after 12.25"
+    limiter.arrived(forgotten, 100.0)
     assert limiter.reserve(20.0) == 20.0

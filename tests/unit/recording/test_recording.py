@@ -63,20 +63,23 @@ def test_a_clock_that_was_set_back() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "[]",
-        '{"recording": 1, "time": 5',
-        '{"recording": 1}',
-        '{"recording": 2, "time": 5, "body": ""}',
-        '{"recording": 1, "time": "soon", "body": ""}',
-        '{"recording": 1, "time": NaN, "body": ""}',
-        '{"recording": 1, "time": 1e999, "body": ""}',
+        pytest.param("[]", id="no object"),
+        pytest.param('{"recording": 1, "time": 5', id="cut"),
+        pytest.param('{"recording": 1}', id="without time and body"),
+        pytest.param('{"recording": 2, "time": 5, "body": ""}', id="another version"),
+        pytest.param('{"recording": 1, "time": "soon", "body": ""}', id="the time is a text"),
+        pytest.param('{"recording": 1, "time": NaN, "body": ""}', id="the time is NaN"),
+        pytest.param('{"recording": 1, "time": 1e999, "body": ""}', id="the time is infinite"),
         pytest.param(f'{{"recording": 1, "time": {10**400}, "body": ""}}', id="a huge time"),
-        '{"recording": 1, "time": 5, "body": "", "vm_name": "a\\ud800b"}',
+        pytest.param(
+            '{"recording": 1, "time": 5, "body": "", "vm_name": "a\\ud800b"}',
+            id="the name is no valid text",
+        ),
     ],
 )
 def test_no_recording(line: str) -> None:
-    """A file of another kind, one that was cut, or one with a time or name that is none is refused
-    in one line, also if its first line is well.
+    """A file is refused if it is of another kind, was cut, or has a time that is no number, or a
+    name that is no text. The error is one line, also if an earlier line of the file is valid.
     """
     with pytest.raises(
         UsageError, match="file: is no recording: 'history --record FILE' writes one"

@@ -119,13 +119,13 @@ DOCUMENT = "/metadata/scheduledevents"
 
 def test_first_answers_wait_until_the_service_is_enabled() -> None:
     """The answers wait until the service of the VMs is enabled, 100 s after the first request, and
-    again after a day without a request of any VM. The service keeps which VM asked when.
+    again after a day without a request of any VM. The simulator keeps which VM asked when.
     """
-    service = Client(delay=100).service
+    simulator = Client(delay=100).service
 
     def wait(at: float, path: str = DOCUMENT) -> float:
         """Send a request; return for how many seconds its answer waits."""
-        return service.arrived(Request("GET", path, {}), at)
+        return simulator.arrived(Request("GET", path, {}), at)
 
     assert wait(0) == 100
     assert wait(40) == 60
@@ -136,7 +136,7 @@ def test_first_answers_wait_until_the_service_is_enabled() -> None:
     assert wait(3 * DAY) == 100, "nobody has asked for a day"
     assert wait(3 * DAY + 40) == 60
     assert wait(3 * DAY + 50, "/metadata/instance") == 0, "only Scheduled Events are enabled late"
-    seen = [(each.vm, each.at) for each in service.seen]
+    seen = [(each.vm, each.at) for each in simulator.seen]
     assert {("web_0", DAY), ("single", 2 * DAY - 1)} <= set(seen)
 
 

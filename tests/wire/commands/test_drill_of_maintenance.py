@@ -141,8 +141,8 @@ def test_the_printed_query(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The query that the drill prints without a Prometheus has a result there if the rules yield
-    the label of the alert.
+    """Without a Prometheus, the drill prints a query for its user to run. In a Prometheus with the
+    rules, it has a result if they yield the label of the alert.
     """
     flags = (
         "--alertmanager",

@@ -8,7 +8,10 @@ from .texts import Form
 from .wording import NO_VMS, UNKNOWN_REFUSED, UNKNOWN_TIME
 
 NAMES = "E"
-"""The step of a Grafana rule whose result has the names of VMs as labels."""
+"""The step of a Grafana rule whose result has the names of VMs as labels.
+
+It also has ``event_status`` and ``resources``, the VMs of the event.
+"""
 _LAST_VALUE = "B"
 """The step of a Grafana rule whose result has the alert's value (``grafana``)."""
 
@@ -54,9 +57,6 @@ FOR_GRAFANA = Form(
         "away": "its VMs",
         "vm": _VM_NAME + " at {{ .Labels.instance }}" + _IN_GROUP,
         "paused_vm": _VM_NAME + _IN_GROUP,
-        # No query has these two facts, so these are words that fit into the sentence of any event.
-        "announced": "less",
-        "begun": "a time that the dashboard shows",
         "refused": UNKNOWN_REFUSED,
         **hook(".Labels."),
         "hook_vm": _VM_NAME + _IN_GROUP,
@@ -64,6 +64,9 @@ FOR_GRAFANA = Form(
         "seconds": _template('{{ printf "%.0f s" VALUE }}'),
         "place": "{{ with .Labels.resource_group }} (resource group {{ . }}){{ end }}",
         "time": _template("{{ humanizeTimestamp VALUE | UTC }}"),
+        # No query has these two facts, so these are words that fit into the sentence of any event.
+        "announced": "less",
+        "begun": "a time that the dashboard shows",
     },
     label=".Labels.",
     value=_template("VALUE"),

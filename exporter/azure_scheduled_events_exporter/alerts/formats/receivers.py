@@ -13,10 +13,10 @@ _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
 _TEXT = '{{ template "azure_scheduled_events.text" . }}'
 PREFIX = "azure-"
 """The prefix of our receivers' names in a configuration that has receivers of a team."""
-PAGES_NOBODY = frozenset(
+WITHOUT_PAGER = frozenset(
     f"{prefix}{name}" for prefix in ("", PREFIX) for name in ("tickets", "show")
 )
-"""The names of our receivers that get no pages, in every form of the configuration."""
+"""The names of our receivers that page nobody, with and without :data:`PREFIX`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ DRILL {{ end }}
 {{- if .CommonAnnotations.summary }}{{ .CommonAnnotations.summary }}
 {{- else -}}
 {{ $alerts := .Alerts }}{{ if .Alerts.Firing }}{{ $alerts = .Alerts.Firing }}{{ end -}}
-{{ range $number, $alert := $alerts -}}
-{{ if eq $number 0 }}{{ .Annotations.summary }} ({{ len $alerts }} alerts in this message){{ end }}
+{{ with $alerts -}}
+{{ (index . 0).Annotations.summary }} ({{ len . }} alerts in this message)
 {{- end }}
 {{- end }}
 {{- end }}

@@ -6,12 +6,15 @@ The functions fill in facts of a pushed alert, as templates do in the rules.
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 
 LONGEST_GROUP = 32
+"""Characters of a resource group in a title, which may be the subject of a mail."""
 LONGEST_TYPE = 22
-"""Characters of a resource group, and of a type, in a title that is the subject of a mail."""
+"""Characters of an event's type in a title."""
 UNKNOWN_TIME = "(time unknown)"
 NO_VMS = "the VMs of event"
 """Stands before an event's id, in place of the names of VMs that are unknown."""
-UNKNOWN_REFUSED = "The event that the log of the exporter names still begins at its time or later."
+UNKNOWN_REFUSED = (
+    "The event still begins, at its time or later; the log of the exporter says which one."
+)
 """What the refusal of an approval means, where the text cannot name the event."""
 UNKNOWN_LOSS = "This version of the exporter does not know what such an event does."
 AHEAD = (
@@ -19,7 +22,7 @@ AHEAD = (
     " redeploy it, as Microsoft recommends: that moves it to a healthy host at once (the runbook"
     " has the command). Do this within a day; it need not be at night."
 )
-"""What to do about an event that is days ahead, but for a Freeze."""
+"""What to do about an event that is days ahead, except a Freeze."""
 PAUSE_AHEAD = (
     "Be ready for a pause of seconds. To choose its time, approve the event (the runbook has the"
     " command)."

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
-from azure_scheduled_events_exporter.alerts.formats.receivers import PAGES_NOBODY
+from azure_scheduled_events_exporter.alerts.formats.receivers import WITHOUT_PAGER
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.commands.interruption import Interrupted
@@ -240,7 +240,7 @@ class Drill:
                 f" others go ({held.receiver_names}). If your rules have words of their own for"
                 f" severities, {values}. Otherwise add a route: run {self.doctor}"
             )
-        if PAGES_NOBODY.issuperset(held.receivers):
+        if WITHOUT_PAGER.issuperset(held.receivers):
             raise ExporterError(
                 f"severity {severity} pages, but the alert went only to {held.receiver_names},"
                 " which pages nobody. Look for a route that takes it before that of the pager"

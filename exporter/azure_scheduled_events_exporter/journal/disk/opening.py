@@ -3,7 +3,8 @@
 SQLite writes the journal in WAL mode, so no reader delays the writer. In that mode, it maps a
 second file into memory, whose name ends with ``-shm``. A mapped page that finds no room on a full
 file system ends the process with SIGBUS. Hence two precautions: nothing writes while less than
-:data:`ROOM_BYTES` are free, and readers map that file read-only.
+:data:`ROOM_BYTES` are free, and readers map that file read-only. A reader writes it only if the
+database was copied without it (``_COPY``).
 
 Must not know the writer's lock, or rename anything.
 """

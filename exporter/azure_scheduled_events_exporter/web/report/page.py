@@ -58,11 +58,11 @@ def _facts(facts: tuple[Fact, ...]) -> Markup:
 
 
 def _notes(notes: tuple[Line, ...]) -> Markup | None:
-    """Return one note as a paragraph, several as a list."""
-    if len(notes) == 1:
-        return tag("p", _line(notes[0]))
+    """Return nothing for no notes, a paragraph for one, and a list for several."""
     if not notes:
         return None
+    if len(notes) == 1:
+        return tag("p", _line(notes[0]))
     return tag("ul", *(tag("li", _line(note)) for note in notes))
 
 
