@@ -13,8 +13,11 @@ def obstacle(life: Lifecycle) -> str:
     """Return why a hook may not approve an event that waits for an approval; ``""`` if it may.
 
     It may approve an event whose Resources name this VM alone, in the newest document and in all
-    earlier ones. It never approves an event that deletes the VM, or one of an unknown type.
+    earlier ones. It never approves an event that deletes the VM, one of an unknown type, or one
+    that a document describes in two ways.
     """
+    if life.event.is_contradictory:
+        return "one document has several entries for it that differ"
     facts = EVENT_FACTS.get(life.event.event_type)
     if facts is None:
         return "a hook approves no event of an unknown type"

@@ -1,9 +1,9 @@
 """Which run a hook begins, and for which events it may ask for an approval.
 
-``begins`` gives the runs that are to begin now, ``prepared`` the events that may be approved now,
-and ``lapsed`` and ``missed`` runs that end without a command. All decide by a view, which ``seen``
-makes: the current events, the runs so far and, in ``active``, the ids of those whose command is
-running. A run without an outcome that is not among them was interrupted. ``missing`` is how many
+``begins`` gives the runs that are to begin now, ``prepared`` the events that the VM is prepared
+for, each with why it is not approved, and ``lapsed`` and ``missed`` runs that end without a
+command. All decide by a view, which ``seen`` makes: the current events, the runs so far and, in
+``active``, the ids of those whose command is running. A run without an outcome that is not among them was interrupted. ``missing`` is how many
 documents have lacked the events of the runs: after three, such an event is over.
 
 ``awaited`` gives the events that the hook is still to prepare for; its first argument is what it
@@ -205,13 +205,13 @@ def test_nothing_begins_or_is_approved_while_it_recovers() -> None:
     a = life(event_id="A")
     b = life(event_id="B")
     prepare = ran("A", Phase.PREPARE, 1.0)
-    assert prepared(seen([a], [prepare])) == [a]
+    assert prepared(seen([a], [prepare]), Rules()) == [(a, "")]
     recover = ran("A", Phase.RECOVER, NOW, None)
     while_it_recovers = seen([a, b], [prepare, recover], active={recover.run})
     assert begun(while_it_recovers) == []
-    assert prepared(while_it_recovers) == []
+    assert prepared(while_it_recovers, Rules()) == []
     interrupted = seen([a, b], [prepare, recover])
-    assert prepared(interrupted) == [], "A may be half recovered"
+    assert prepared(interrupted, Rules()) == [], "A may be half recovered"
     assert begun(interrupted) == [("prepare", "A"), ("prepare", "B")]
 
 
@@ -222,7 +222,7 @@ def test_an_interrupted_recovery_goes_on_after_the_next_preparation() -> None:
     b = life(event_id="B")
     recover = ran("A", Phase.RECOVER, NOW, None)
     runs = [ran("A", Phase.PREPARE, 1.0), recover, ran("B", Phase.PREPARE, NOW + 1)]
-    assert prepared(seen([b], runs)) == [b]
+    assert prepared(seen([b], runs), Rules()) == [(b, "")]
     [again] = begins(seen(runs=runs, missing=3), Rules())
     assert (again.run, again.phase, again.event_id) == (recover.run, "recover", "B")
 
@@ -261,7 +261,7 @@ def test_an_interrupted_run_whose_event_has_begun_or_is_over(
 
 def test_what_is_approved() -> None:
     """A hook approves an event that is known to be of this VM alone. It approves none that deletes
-    the VM, or whose type is unknown.
+    the VM, whose type is unknown, or that one document describes in two ways.
     """
     assert obstacle(life()) == ""
     shared = life(resources=("vm_0", "VM_1"))
@@ -271,6 +271,29 @@ def test_what_is_approved() -> None:
     assert "not known to be" in obstacle(replace(life(), own_name=""))
     for event_type in ("Preempt", "Terminate", "Unheard"):
         assert "approves no event" in obstacle(life(event_type))
+    two_ways = replace(life().event, is_contradictory=True)
+    assert "that differ" in obstacle(replace(life(), event=two_ways))
+
+
+def test_an_event_that_is_not_as_it_was_prepared() -> None:
+    """An event is approved as it was when its preparation began, and only if the rules still select
+    it. A NotBefore that has moved changes nothing.
+    """
+    freeze = life("Freeze", duration=30.0)
+    rules = Rules(types=frozenset({"freeze"}))
+    [begun_now] = begins(seen([freeze]), rules)
+    run = replace(begun_now, outcome="ok")
+
+    def reason(now: Lifecycle, rules: Rules) -> str:
+        """Return why the event is not approved if it is like ``now``."""
+        [(_, why)] = prepared(seen([now], [run]), rules)
+        return why
+
+    assert reason(freeze, rules) == ""
+    assert reason(life("Freeze", duration=30.0, left=90.0), rules) == ""
+    assert "not among --types" in reason(life("Redeploy"), rules)
+    assert "has changed since" in reason(life("Redeploy", duration=30.0), Rules())
+    assert "has changed since" in reason(life("Freeze", duration=60.0), rules)
 
 
 def test_the_nearest_events_come_first() -> None:

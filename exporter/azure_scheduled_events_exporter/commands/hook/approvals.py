@@ -1,6 +1,6 @@
 """The approvals of a hook: for each event that is prepared, the command ``approve`` is run.
 
-Whether a hook may approve an event at all is decided in ``approval.by_hook``.
+Which of these events the hook may approve is decided in ``plan``.
 """
 
 import time
@@ -10,9 +10,9 @@ from subprocess import PIPE, Popen
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.approval.by_hook import obstacle
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.journal.content.codec import encode
+from azure_scheduled_events_exporter.log_limits import Changes
 
 from .process import write_in_background
 
@@ -34,25 +34,31 @@ class Approvals:
         self._running: dict[str, Popen[bytes]] = {}  # by EventId
         # When the next approval of an event may start: monotonic time by EventId.
         self._next_at: dict[str, float] = {}
+        self._reasons = Changes()  # why an event is not approved, by EventId
 
     @property
     def running(self) -> list[Popen[bytes]]:
         """The processes that had not ended when :meth:`approve` was called last."""
         return list(self._running.values())
 
-    def approve(self, prepared: Iterable[Lifecycle]) -> None:
+    def approve(self, prepared: Iterable[tuple[Lifecycle, str]]) -> None:
         """Approve the events for which the VM is prepared. Call it at every poll.
 
         An approval that failed is tried again until its event is approved or has started.
+
+        ``prepared``: each event with why it is not approved, which is logged; ``""`` if it is.
         """
         self._running = {
             event_id: process
             for event_id, process in self._running.items()
             if process.poll() is None
         }
-        for life in prepared:
+        for life, reason in prepared:
+            if not life.is_open_to_approval:
+                continue
+            self._log_reason(life, reason)
             is_due = time.monotonic() >= self._next_at.get(life.event_id, 0.0)
-            if is_due and life.event_id not in self._running:
+            if is_due and not reason and life.event_id not in self._running:
                 self._approve(life)
 
     def terminate(self) -> None:
@@ -60,22 +66,18 @@ class Approvals:
         for process in self._running.values():
             process.terminate()
 
-    def _approve(self, life: Lifecycle) -> None:
-        """Start the process that approves an event, if it waits for an approval.
+    def _log_reason(self, life: Lifecycle, reason: str) -> None:
+        """Log why an event is not approved, once for each reason."""
+        is_new = self._reasons.is_new(life.event_id, reason)  # which remembers an empty one too
+        if is_new and reason:
+            self._log.info(
+                "hook does not approve",
+                extra=logs.facts(event_id=life.event_id, reason=reason),
+            )
 
-        If a hook may not approve it, the first call for the event logs why.
-        """
-        is_first = life.event_id not in self._next_at
+    def _approve(self, life: Lifecycle) -> None:
+        """Start the process that approves an event."""
         self._next_at[life.event_id] = time.monotonic() + _AGAIN_SECONDS
-        if not life.is_open_to_approval:
-            return
-        if reason := obstacle(life):
-            if is_first:
-                self._log.info(
-                    "hook does not approve",
-                    extra=logs.facts(event_id=life.event_id, reason=reason),
-                )
-            return
         process = Popen(self._command, stdin=PIPE)  # noqa: S603 - this program
         self._running[life.event_id] = process
         write_in_background(process.stdin, encode(life).encode())

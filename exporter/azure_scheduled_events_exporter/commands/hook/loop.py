@@ -80,7 +80,7 @@ class Hook:
             view = self._view(snapshot, now)
             self._explain(view)
             if self._rules.approves:
-                self._approvals.approve(prepared(view))
+                self._approvals.approve(prepared(view, self._rules))
             for run in begins(view, self._rules):
                 self._begin(run)
 

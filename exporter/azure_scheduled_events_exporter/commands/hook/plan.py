@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from azure_scheduled_events_exporter.approval.by_hook import obstacle
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.records import Record, current_record
@@ -221,6 +222,11 @@ def why_not(life: Lifecycle, view: View, rules: Rules) -> str:
     """
     if life.scope is Scope.PEER:
         return ""
+    return _why_not_selected(life, rules) or _why_not_now(life, view, rules)
+
+
+def _why_not_selected(life: Lifecycle, rules: Rules) -> str:
+    """Return why the rules do not select an event, which may be this VM's; ``""`` if they do."""
     if not rules.selects_type(life):
         return "its type is not among --types"
     if life.scope is Scope.UNKNOWN:
@@ -229,7 +235,7 @@ def why_not(life: Lifecycle, view: View, rules: Rules) -> str:
         return "it had begun when it was first seen"
     if life.kind not in rules.kinds:
         return f"its kind {life.kind} is not among --kinds"
-    return _why_not_now(life, view, rules)
+    return ""
 
 
 def _why_not_now(life: Lifecycle, view: View, rules: Rules) -> str:
@@ -244,15 +250,35 @@ def _why_not_now(life: Lifecycle, view: View, rules: Rules) -> str:
     return ""
 
 
-def prepared(view: View) -> list[Lifecycle]:
-    """Return the current events that the VM is prepared for, so that an approval may start them.
+def prepared(view: View, rules: Rules) -> list[tuple[Lifecycle, str]]:
+    """Return the current events that the VM is prepared for, each with why it is not approved.
 
-    While a recovery runs, it is prepared for none.
+    The reason is ``""`` if the hook may approve the event. While a recovery runs, the VM is
+    prepared for none.
     """
     if view.is_recovering:
         return []
-    done = {run.event_id for run in view.preparations if run.outcome == RunOutcome.OK}
-    return [life for event_id, life in view.current.items() if event_id in done]
+    done = {run.event_id: run for run in view.preparations if run.outcome == RunOutcome.OK}
+    return [
+        (life, _why_not_approved(life, done[event_id], rules))
+        for event_id, life in view.current.items()
+        if event_id in done
+    ]
+
+
+def _why_not_approved(life: Lifecycle, run: HookRun, rules: Rules) -> str:
+    """Return why the hook does not approve an event after ``run``; ``""`` if it may.
+
+    ``run`` has prepared for the event as it was when the run began. NotBefore may have moved since.
+    More VMs than this one are an obstacle in any case.
+    """
+    reason = obstacle(life) or _why_not_selected(life, rules)
+    if reason:
+        return reason
+    prepared_for = (run.event_type, record_of(run).get("duration_seconds"))
+    if prepared_for != (life.event.event_type, life.event.duration_seconds):
+        return "its type or its duration has changed since prepare began"
+    return ""
 
 
 def _recovery(view: View, rules: Rules) -> list[HookRun]:
