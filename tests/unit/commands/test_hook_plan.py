@@ -3,8 +3,9 @@
 ``begins`` gives the runs that are to begin now, ``prepared`` the events that the VM is prepared
 for, each with why it is not approved, and ``lapsed`` and ``missed`` runs that end without a
 command. All decide by a view, which ``seen`` makes: the current events, the runs so far and, in
-``active``, the ids of those whose command is running. A run without an outcome that is not among them was interrupted. ``missing`` is how many
-documents have lacked the events of the runs: after three, such an event is over.
+``active``, the ids of those whose command is running. A run without an outcome that is not among
+them was interrupted. ``missing`` is how many documents have lacked the events of the runs: after
+three, such an event is over.
 
 ``awaited`` gives the events that the hook is still to prepare for; its first argument is what it
 gave for the view before. ``missed`` has the same argument, and gives a run without a command for
