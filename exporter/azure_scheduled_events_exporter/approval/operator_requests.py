@@ -28,6 +28,7 @@ _NO_ANSWER = "approval without an answer"  # IMDS may have accepted it
 _UNCERTAIN_ANSWER = "approval without a certain answer"
 _STARTED = "it has started already"
 _APPROVED = "it is approved already, by "
+_OTHER_REQUEST = "it may be approved, because another request for it had no certain answer"
 _LOOK = "look at it and approve again"
 
 
@@ -75,7 +76,8 @@ def is_approved(result: str) -> bool:
 
 def may_be_approved(result: str) -> bool:
     """Return whether it is uncertain if IMDS accepted the request that has this ``result``."""
-    return result == UNKNOWN_RESULT or result.startswith((_NO_ANSWER, _UNCERTAIN_ANSWER))
+    uncertain = (UNKNOWN_RESULT, _NO_ANSWER, _UNCERTAIN_ANSWER, _OTHER_REQUEST)
+    return result.startswith(uncertain)
 
 
 def had_no_effect(error: ImdsError) -> bool:
@@ -127,15 +129,39 @@ def result_without_sending(life: Lifecycle | None, request: ApprovalRequest) -> 
     """
     if life is None:
         return "not current: IMDS shows no such event"
-    if life.state is State.STARTED:
-        return _STARTED
-    if not life.is_open_to_approval:
-        if life.state is State.ADVISORY:
-            return f"not approved: {NOTHING_SCHEDULED}"
-        return f"{_APPROVED}{life.approved_by}"
+    if reason := _nothing_to_approve(life):
+        return reason
     if request.approver is Approver.HOOK and (reason := obstacle(life)):
         return f"not approved: {reason}"
     return _difference(life, request)
+
+
+def result_at_the_end(result: str, life: Lifecycle | None) -> str:
+    """Return the result of a request by what is known of its event when its command ends.
+
+    A request that was not accepted need not be the only one: that of a rule, or of another command,
+    may have started the event, or may still be under way.
+
+    ``life`` is the event as it is now; None if it is not current.
+    """
+    if life is None or is_approved(result) or may_be_approved(result):
+        return result
+    if reason := _nothing_to_approve(life):
+        return reason
+    if life.request is not None:
+        return f"{_OTHER_REQUEST}; this one: {result}"
+    return result
+
+
+def _nothing_to_approve(life: Lifecycle) -> str:
+    """Return a result that says why no approval would start an event; ``""`` if one would."""
+    if life.state is State.STARTED:
+        return _STARTED
+    if life.is_open_to_approval:
+        return ""
+    if life.state is State.ADVISORY:
+        return f"not approved: {NOTHING_SCHEDULED}"
+    return f"{_APPROVED}{life.approved_by}"
 
 
 def _difference(life: Lifecycle, request: ApprovalRequest) -> str:

@@ -194,6 +194,31 @@ def test_an_interrupted_request_is_withdrawn(
     assert_nothing_is_sent(simulator, exporter)
 
 
+def test_a_rules_request_is_under_way(state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """An operator whose request is withdrawn or does not hold any more is not told that the event
+    is not approved while IMDS has not answered the request of a rule for it.
+    """
+    shown = CONFIRMED | {"EventId": "A", "EventSource": "User", "Resources": ["vmss_0"]}
+    quiet = Scenario("quiet", "Nothing happens.", VMS, ())
+    with Simulator(quiet) as simulator, Gate(simulator.url, Way.HANG) as gate:
+        simulator.set_document([shown])
+        flags = ("--imds.timeout", "60s", "--journal.path", str(state))
+        exporter = start_exporter(gate.url, "--approval.policy", "documented", *flags)
+        exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
+        eventually(lambda: gate.posts, "the request of the rule")
+        for interrupts in (True, False):
+            operator = begin(gate.url, state, "A")
+            eventually(lambda: queued(state) == ["A"], "the operator's request")
+            if interrupts:
+                operator.send_signal(signal.SIGINT)
+            else:
+                simulator.set_document([shown | {"DurationInSeconds": 600}])
+            said, _ = operator.communicate(timeout=2 * PATIENCE)
+            assert operator.returncode == MAYBE_APPROVED
+            assert "A: it may be approved, because another request" in said
+        assert len(gate.posts) == 1
+
+
 def test_requests_expire(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:

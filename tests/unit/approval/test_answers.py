@@ -4,7 +4,12 @@ answer.
 
 import pytest
 
-from azure_scheduled_events_exporter.approval.operator_requests import result_of
+from azure_scheduled_events_exporter.approval.operator_requests import (
+    is_approved,
+    may_be_approved,
+    result_at_the_end,
+    result_of,
+)
 from azure_scheduled_events_exporter.approval.scheduler import Due
 from azure_scheduled_events_exporter.approval.sender import answered
 from azure_scheduled_events_exporter.core.approvals import mark_requested
@@ -71,3 +76,17 @@ def test_no_answer(known: Lifecycles) -> None:
         assert after.current["A"].request is not None
     result = result_of(silent.current["A"], REFUSED)
     assert result == "approval without an answer earlier, then refused: 400"
+
+
+def test_another_request_for_the_event(known: Lifecycles) -> None:
+    """A request that was not sent is no failure if another one has had the event approved. While
+    that one is under way, the event may be approved.
+    """
+    not_sent = "not approved: it was not sent before it expired"
+    assert result_at_the_end(not_sent, known.current["A"]) == not_sent
+    under_way = requested(known)
+    result = result_at_the_end(not_sent, under_way.current["A"])
+    assert may_be_approved(result)
+    assert result.endswith(not_sent)
+    accepted, _ = answered(under_way, due(known), ACCEPTED, NOW)
+    assert is_approved(result_at_the_end(not_sent, accepted.current["A"]))

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.approval.operator_requests import (
     UNKNOWN_RESULT,
     is_approved,
     may_be_approved,
+    result_at_the_end,
 )
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, ignore_signals
 from azure_scheduled_events_exporter.commands.waiting import until
@@ -88,10 +89,14 @@ def request_approvals(
         if not numbers:
             numbers = _numbers_queued_at(store, created)
         results = _withdraw_open(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
-    final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
-    # There are no results if a signal came before the requests were queued.
-    for life, result in zip(chosen, final, strict=False):
+    current = store.current()
+    final = []
+    # There are no numbers if a signal came before the requests were queued.
+    for life, number in zip(chosen, numbers, strict=False):
+        written = results.get(number, UNKNOWN_RESULT)
+        result = result_at_the_end(written, current.get(life.event_id))
         say(printable(f"{life.event_id}: {result}"))
+        final.append(result)
     if _WITHDRAWN in final:
         _say_why(config)
     if final and all(map(is_approved, final)):
