@@ -301,7 +301,8 @@ def _spans_not_delivered() -> Alert:
 
 def _clock_off() -> Alert:
     offset = f"{METRIC}clock_offset_seconds"
-    # A scrape just before the next poll shows a success that is one interval old.
+    # A scrape just before the next poll shows a success that is one interval old. After a poll that
+    # failed, it is older than that, whatever the clocks show: so such a moment does not count.
     last = f"{METRIC}last_success_timestamp_seconds"
     interval = f"{METRIC}poll_interval_seconds"
     return Alert(
@@ -312,7 +313,7 @@ def _clock_off() -> Alert:
               or {last} - timestamp({last}) > {_CLOCK}
               or timestamp({last}) - {last} - {interval} > {_CLOCK}
             )
-            {SEEING}
+            and on (job, instance) {UP} == 1
         """),
         severity="warning",
         summary="The clock of {vm}, or that of Prometheus, is off by {seconds}.",

@@ -11,6 +11,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from .rule import TIME, Recording, promql
 from .series import (
     BLIND,
+    ENDED,
     EXPORTERS,
     INSTANCE,
     PEER_IMPACT,
@@ -34,7 +35,14 @@ BEFORE = 60
 AFTER = 120
 """Seconds after the beginning of an impact, after which a VM that answers counts as present.
 
-Its answer counts only if its exporter reads IMDS, or if the VM is back.
+Its answer counts only if its exporter reads IMDS, or if the VM is back: otherwise it may still be
+about to go down.
+"""
+_BACK_AFTER = 180
+"""Seconds after the beginning of an impact, after which a VM that answers may be back.
+
+What its exporter answered before the VM failed is read for up to a scrape interval, which is at
+most two minutes; then the scrape that fails may take 10 s. Clocks may differ by 30 s.
 """
 _LONGEST = 6900
 """Seconds after its beginning, after which an impact is over.
@@ -42,10 +50,10 @@ _LONGEST = 6900
 An exporter without IMDS may go on showing it. Together with the 5 minutes for which Maintenance is
 held, this is two hours.
 """
-_SHOWN = "2m"
+_SHOWN = "3m"
 """So long after a VM has shown its own event, it counts as showing it still.
 
-That is two scrapes, if they are a minute apart.
+That is more than the longest scrape interval, which is two minutes.
 """
 _KEY_AND_EVENT = f"{VM_KEY}, event_id"
 _DELETES = f'{{event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"}}'
@@ -132,14 +140,14 @@ def _answers() -> Recording:
     """Return the recording of VMs that answer.
 
     An exporter that has restarted without IMDS does not know its VM. Its target tells which one it
-    is: the exporter exported it there before.
+    is: the exporter exported it there before, and ``VM`` keeps the targets of VMs that are hit.
     """
     return Recording(
         VM_ANSWERS,
         expression=promql(f"""
             max by ({VM_KEY}) (
               (
-                ({INSTANCE} or on (job, instance) last_over_time({INSTANCE}[10m]))
+                ({INSTANCE} or on (job, instance) last_over_time({VM}[1h]))
                 and on (vm_name) last_over_time({VM_HIT}[2h])
               )
               * on (job, instance) group_left () max by (job, instance) ({UP})
@@ -150,7 +158,7 @@ def _answers() -> Recording:
         value="1 or 0",
         note=(
             f"{_BY_NAME} Line 3, after `or`: an exporter that has restarted without IMDS does"
-            " not know its VM, so the VM is the one that its target had within 10m. Line 6: `max`,"
+            " not know its VM, so the VM is the one that its target had within 1h. Line 6: `max`,"
             " because VMs of two networks may have the same address."
         ),
     )
@@ -163,37 +171,37 @@ def _back(remembered: str) -> Recording:
     while it has shown its own event within ``_SHOWN``.
 
     If the VM's host failed, the VM never showed the event, and its last answer from before the
-    failure counts for one scrape interval more. That is at most ``AFTER``, so an answer shows that
-    the VM is back only from ``AFTER`` seconds after the beginning of the impact.
+    failure counts for a while: see ``_BACK_AFTER``. A VM whose event was cancelled is not hit. An
+    event that has completed before its announced time was approved, so its VM is to come back.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
-    began_and_answers = f"{hit} < time() - {AFTER} and on ({VM_KEY}) {VM_ANSWERS}"
-    ended_before_impact = f"{hit} > on (event_id) group_left () {RECORDED_END}"
-    was_back = f"last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit}"
-    # The second half is for scrapes that are further apart than _SHOWN: it looks back 5 minutes.
-    shows_event = f"last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT}"
+    began_and_answers = f"{hit} < time() - {_BACK_AFTER} and on ({VM_KEY}) {VM_ANSWERS}"
+    cancelled = f'{RECORDED_END} and on (event_id) {ENDED}{{outcome="cancelled"}}'
+    was_cancelled = f"{hit} > on (event_id) group_left () ({cancelled})"
+    was_back = f"last_over_time({VM_BACK}[{remembered}]) and {hit}"  # with the same labels
+    shows_event = f"last_over_time({VM_IMPACT}[{_SHOWN}])"
     return Recording(
         VM_BACK,
         expression=promql(f"""
             (
-              ({began_and_answers})
-              or ({ended_before_impact})
-              or ({was_back})
+              {began_and_answers}
+              or {was_back}
             )
-            unless on ({_KEY_AND_EVENT}) ({shows_event})
+            unless on ({_KEY_AND_EVENT}) {shows_event}
+            or {was_cancelled}
         """),
         meaning=(
-            f"impacts that began over {AFTER} s ago, whose VM answers and has not shown the event"
-            f" for {_SHOWN}; and those of events that were cancelled"
+            f"impacts that began over {_BACK_AFTER} s ago, whose VM answers and has not shown the"
+            f" event for {_SHOWN}; and those of events that were cancelled"
         ),
         rows="VM and event",
         value=f"when the impact began, {TIME}",
         note=(
-            f"Lines 2 to 4: the impact began over {AFTER} s ago and the VM answers; or the event"
-            " ended before its impact; or this rule recorded the row before. Earlier than"
-            f" {AFTER} s, an answer may be the last one of a VM that has just failed. Last line:"
-            " not while the VM shows the event itself, or did within 2m, because a document can"
-            " miss an event for a moment."
+            f"Line 2: the impact began over {_BACK_AFTER} s ago, and the VM answers. Earlier, an"
+            " answer may be the last one of a VM that has just failed. Line 3: this rule recorded"
+            " the row before. Line 5: not while the VM shows the event itself, or did within"
+            f" {_SHOWN}, because a document can miss an event for a moment. Last line: the event"
+            " was cancelled before its impact."
         ),
     )
 

@@ -147,10 +147,10 @@ def _maintenance(settings: Settings) -> Alert:
         ends=(
             "The alert resolves 5 minutes after the VM has answered again, or after an exporter has"
             f" seen the end of the event. From {AFTER} s after the beginning of the impact, an"
-            " answer counts if the VM reads IMDS, or has not shown the event for 2 minutes. If none"
-            " of these happens, the alert resolves 35 minutes after an exporter last showed the"
-            " event (15 minutes for a Preempt or Terminate), and at the latest 2 hours after the"
-            " impact began."
+            " answer counts if the VM reads IMDS, and after a minute more also if it has not shown"
+            " the event for 3 minutes. If none of these happens, the alert resolves 35 minutes"
+            " after an exporter last showed the event (15 minutes for a Preempt or Terminate), and"
+            " at the latest 2 hours after the impact began."
         ),
     )
 

@@ -303,6 +303,28 @@ VMS = (
         {"Maintenance": "1m:1 3m:1 12m:0", "VmNotBack": "never"},
     ),
     Story(
+        "A VM returns from its Reboot after fourteen minutes, without IMDS. It answers, so it is"
+        " not away.",
+        (
+            *hit("a", "1x8 stale", 60),
+            target("a", "1x8 0x56 1x200"),
+            metric("up", "a", "1x8 stale _x55 0x200"),
+            metric("instance_info", "a", "1x8 stale", VM_A),
+        ),
+        {"Maintenance": "3m:1 16m:1 22m:0", "VmNotBack": "never"},
+    ),
+    Story(
+        "A Reboot that somebody approved ends before its announced time, and no scrape of a peer"
+        " has shown it Started: its VM is missed all the same.",
+        (
+            *scraped("a", "1x20 0x300"),
+            *hit("a", "1x20 stale", 900),
+            ended("b", "E", "_x25 1x200"),
+        ),
+        {"VmNotBack": "29m:0 31m:1"},
+        end="35m",
+    ),
+    Story(
         "A VM that is scraped every 75 s does not return from its Redeploy.",
         (
             info("a", "E", "Redeploy", "announced", "1 _x4 stale"),

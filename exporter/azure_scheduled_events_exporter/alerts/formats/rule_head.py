@@ -49,8 +49,8 @@ _WORDS: Mapping[str, str] = {
         " without an exporter do not count."
     ),
     "back": (
-        "From 120 s after the impact, a VM is back when it answers and has not shown the event for"
-        " 2m. One that answers and still shows it may go down yet."
+        "From 180 s after the impact, a VM is back when it answers and has not shown the event for"
+        " 3m. One that answers and still shows it may go down yet. A cancelled event hits no VM."
     ),
     "missing": (
         "A VM that does not answer after the time of its impact, although its scrape target"
