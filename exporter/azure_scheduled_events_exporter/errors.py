@@ -68,8 +68,8 @@ class ImdsError(ExporterError):
             that a change of the cause can be noticed; what differs is in the detail.
         finding: what was found: the message without the hint.
         status: the HTTP status of the answer, 0 without one.
-        may_have_arrived: whether the request may have reached IMDS; False if there was no
-            connection.
+        may_have_arrived: whether the request may have reached IMDS; False if it was certainly not
+            sent, such as without a connection.
         offered: the api-versions that IMDS has; empty if the answer does not name them.
         hint: what to do, ``""`` if nothing is known.
         is_temporary: whether the hint says that a later request may be answered.
@@ -106,6 +106,22 @@ class ImdsError(ExporterError):
         ``may_have_arrived``.
         """
         return 300 <= self.status < 500  # noqa: PLR2004 - redirects and errors of the client
+
+
+class OutdatedError(ImdsError):
+    """An approval was not sent, because the document on which it was decided had become too old.
+
+    It has certainly not arrived. The next document decides again.
+
+    Args:
+        age: how long ago the document was asked for, in seconds.
+        limit: the greatest age at which an approval is sent.
+    """
+
+    def __init__(self, age: float, limit: float) -> None:
+        reason = "its document is too old"
+        detail = f"{age:.1f} s, and the limit is {limit:g} s"
+        super().__init__(Outcome.TIMEOUT, reason, detail, may_have_arrived=False)
 
 
 def _with_part(reason: str, part: str) -> str:

@@ -22,7 +22,7 @@ NOTHING_SCHEDULED = "it is advice: nothing is scheduled, so there is nothing to 
 # Texts of results, or their beginnings. Readers of a result compare it with these.
 _ACCEPTED = "accepted"
 _REFUSED = "approval refused"
-_NOT_SENT = "approval not sent"  # there was no connection to IMDS
+_NOT_SENT = "approval not sent"  # such as without a connection to IMDS
 _NO_ANSWER = "approval without an answer"  # IMDS may have accepted it
 # A server failed, or answered as IMDS does not.
 _UNCERTAIN_ANSWER = "approval without a certain answer"
@@ -111,14 +111,21 @@ def result_of(life: Lifecycle, error: ImdsError | None) -> str:
     return f"{summary(error)}: {error}"
 
 
-def expired_unsent(throttled: int) -> str:
+def expired_unsent(throttled: int, *, is_outdated: bool) -> str:
     """Return the result of a request that has expired: it was never sent, or only throttled.
 
-    ``throttled`` is how often IMDS answered it with a 429.
+    Args:
+        throttled: how often IMDS answered it with a 429.
+        is_outdated: whether it was once about to be sent, and its document was too old for that.
     """
     if throttled:
         tries = "the only try" if throttled == 1 else f"all {throttled} tries"
         return f"not approved: it was sent, and IMDS throttled {tries} (429): try again"
+    if is_outdated:
+        return (
+            "not approved: it was not sent before it expired: IMDS or this VM is slow, so the"
+            " document was too old"
+        )
     return "not approved: it was not sent before it expired"
 
 

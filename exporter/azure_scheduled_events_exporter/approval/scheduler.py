@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import OutdatedError
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.logs import facts
@@ -176,6 +177,18 @@ class ApprovalScheduler:
         self.counts[ApprovalOutcome.ACCEPTED] += 1
         self._retries.pop(approved.life.event_id, None)
         self.statuses.pop(approved.life.event_id, None)
+
+    def outdated(self, unsent: Due, error: OutdatedError) -> None:
+        """Count a request that was not sent, because its document had become too old.
+
+        Nothing is scheduled: the next document decides again.
+        """
+        outcome = ApprovalOutcome.OUTDATED
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
+        event_id = unsent.life.event_id
+        status = self.statuses.get(event_id)
+        if status is not None:
+            self.statuses[event_id] = replace(status, reason=f"not sent: {error}")
 
     def failed(
         self, attempted: Due, now: Timestamp, *, is_refusal: bool, throttled: bool = False

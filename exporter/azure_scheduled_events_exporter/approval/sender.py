@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, OutdatedError
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -81,6 +81,8 @@ class ApprovalSender:
     _sent: _Sent | None = field(default=None, init=False)
     # How often IMDS throttled a request, by its number in the journal.
     _throttled: Counter[int] = field(default_factory=Counter, init=False)
+    # The numbers of the requests that were not sent because their document was too old.
+    _outdated: set[int] = field(default_factory=set, init=False)
 
     @property
     def is_waiting(self) -> bool:
@@ -129,16 +131,23 @@ class ApprovalSender:
                 return candidate
         return None
 
-    def send(self, due: Due) -> None:
-        """Begin the request for ``due``; :meth:`answer` has its result."""
+    def send(self, due: Due, asked_at: Timestamp) -> None:
+        """Begin the request for ``due``; :meth:`answer` has its result.
+
+        ``asked_at``: when the document was asked for on which :meth:`due` has decided.
+        """
         self.log.info("approving", extra=_request_facts(due))
         future: Future[None] = Future()
         self._sent = _Sent(due, future)
 
+        def document_age() -> float:
+            """Return how many seconds ago the document was asked for, by the clock since boot."""
+            return self.now().monotonic - asked_at.monotonic
+
         def request() -> None:
             """Send the request, and hand over its result. A thread runs this."""
             try:
-                self.client.approve([due.life.event.sent_id], self.timeout)
+                self.client.approve([due.life.event.sent_id], self.timeout, document_age)
                 future.set_result(None)
             except Exception as error:  # noqa: BLE001 - the thread of the polls raises it again
                 future.set_exception(error)
@@ -173,8 +182,11 @@ class ApprovalSender:
             return Answer(due, None)
         if not isinstance(error, ImdsError):
             raise error
-        throttled = error.outcome is Outcome.THROTTLED
-        self.scheduler.failed(due, self.now(), is_refusal=error.is_refusal, throttled=throttled)
+        if isinstance(error, OutdatedError):
+            self.scheduler.outdated(due, error)
+        else:
+            throttled = error.outcome is Outcome.THROTTLED
+            self.scheduler.failed(due, self.now(), is_refusal=error.is_refusal, throttled=throttled)
         self.log.warning(summary(error), extra=_request_facts(due, error=error))
         return Answer(due, error)
 
@@ -185,7 +197,10 @@ class ApprovalSender:
         """
         if due.request is None:
             return
-        if error is not None and error.outcome is Outcome.THROTTLED:
+        if isinstance(error, OutdatedError):
+            self._outdated.add(due.request)
+            self.journal.set_request_results({due.request: None})  # it waits for a newer document
+        elif error is not None and error.outcome is Outcome.THROTTLED:
             # IMDS did not look at it: it is sent again.
             self._throttled[due.request] += 1
             self.journal.set_request_results({due.request: None})
@@ -209,7 +224,12 @@ class ApprovalSender:
             # The journal keeps the first result of a request. So the first call is for requests
             # that were not sent, and the second one for the rest: an earlier run of the exporter
             # sent those, and nobody saw the answer.
-            unsent = {number: expired_unsent(self._throttled[number]) for number in expired}
+            unsent = {
+                number: expired_unsent(
+                    self._throttled[number], is_outdated=number in self._outdated
+                )
+                for number in expired
+            }
             self.journal.set_request_results(unsent, if_unsent=True)
             self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]

@@ -9,6 +9,7 @@ import http.client
 import io
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import requests
@@ -49,11 +50,15 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._socket: socket.socket | None = None
         self._is_reused = False  # whether this exchange uses a connection of an earlier one
         self._has_answer = False  # whether a byte of the answer has come
+        self._before_sending: Callable[[], None] | None = None
 
-    def begin(self, seconds: float) -> None:
+    def begin(self, seconds: float, before_sending: Callable[[], None] | None = None) -> None:
         """Begin an exchange of at most so many seconds.
 
         A connection that has been idle for too long is not used for it.
+
+        ``before_sending`` is called when this exchange has opened a connection of its own, just
+        before the request is sent. What it raises ends the exchange, and nothing is sent.
         """
         now = time.monotonic()
         if now - self._used_at > self._idle_seconds:
@@ -63,6 +68,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self.peer_closed = False
         self._has_answer = False
         self._is_reused = True  # until :meth:`opens` is called
+        self._before_sending = before_sending
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
                 # The limit for sending the request; the last read has left a shorter one.
@@ -98,11 +104,16 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._is_reused = False
 
     def watch(self, connection: http.client.HTTPConnection) -> None:
-        """Remember the new connection, so that it can be closed."""
+        """Remember the new connection, so that it can be closed.
+
+        Raises whatever ``before_sending`` of :meth:`begin` raises.
+        """
         self._connection = connection
         self._socket = connection.sock
         if self.stopped:  # while it was being opened
             self.stop()
+        if self._before_sending is not None:
+            self._before_sending()
 
     def received(self, count: int) -> None:
         """Note that the server has sent ``count`` bytes; 0: it has closed the connection."""

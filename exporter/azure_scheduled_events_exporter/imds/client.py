@@ -19,7 +19,7 @@ from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, OutdatedError, Stopped
 from azure_scheduled_events_exporter.http_client.deadline import IDLE_SECONDS, DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
 from azure_scheduled_events_exporter.http_client.web_page import is_web_page
@@ -32,6 +32,12 @@ from .rate_limiter import RateLimiter
 from .refusal import API_VERSION_FLAG, INSTANCE_NAME_FLAG, refusal
 
 LARGEST_BODY = 1 << 20  # bytes
+OLDEST_DOCUMENT_SECONDS = 3.0
+"""An approval is sent only while its document was asked for at most so long ago.
+
+The event may have become another since then: more VMs, or one that deletes them.
+"""
+
 _CHUNK = 1 << 16  # bytes that are read at once, at most
 _HEADERS: Mapping[str, str] = {
     "Metadata": "true",
@@ -106,22 +112,40 @@ class ImdsClient:
             raise ImdsError(Outcome.HTTP_ERROR, message)
         return body
 
-    def approve(self, event_ids: Sequence[str], timeout: float) -> None:
+    def approve(
+        self, event_ids: Sequence[str], timeout: float, document_age: Callable[[], float]
+    ) -> None:
         """Approve these events, so that they begin now on all VMs in their Resources.
 
         IMDS accepts all or none.
 
+        Args:
+            event_ids: the events.
+            timeout: limit of the request, in seconds.
+            document_age: returns how many seconds ago the document was asked for on which this
+                approval was decided. It is called when the request is about to be sent: after the
+                wait for the rate limiter, and over an open connection.
+
         Raises:
+            OutdatedError: the document is older than :data:`OLDEST_DOCUMENT_SECONDS`, so nothing
+                was sent.
             ImdsError: IMDS did not accept, or it is not known whether the request has arrived; see
                 ``is_refusal`` and ``may_have_arrived``.
             Stopped: :meth:`stop` was called.
         """
+
+        def check_age() -> None:
+            """Raise OutdatedError if the document has become too old."""
+            age = document_age()
+            if age > OLDEST_DOCUMENT_SECONDS:
+                raise OutdatedError(age, OLDEST_DOCUMENT_SECONDS)
+
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
         target = self._target(EVENTS_PATH, self.versions.usable)
         # A new connection: the server may close the old one at this moment, and nobody would know
         # whether the approval has arrived.
         self._adapter.drop()
-        answer = self._exchange(target, timeout, json.dumps(start).encode())
+        answer = self._exchange(target, timeout, json.dumps(start).encode(), check_age)
         if answer.status != HTTPStatus.OK:
             raise refusal(self.endpoint, EVENTS_PATH, answer)
         _body_of(answer, self.endpoint)  # raises for what IMDS does not send
@@ -208,18 +232,26 @@ class ImdsClient:
         self._adapter.drop()
         return self._exchange(target, max(0.0, ends - time.monotonic()))
 
-    def _exchange(self, target: str, timeout: float, content: bytes | None = None) -> Answer:
+    def _exchange(
+        self,
+        target: str,
+        timeout: float,
+        content: bytes | None = None,
+        before_sending: Callable[[], None] | None = None,
+    ) -> Answer:
         """Send a request when the rate limiter permits it: a GET, or a POST of ``content``.
 
         A connection is kept as long as its answers are 200. The Guest Proxy Agent in front of IMDS
         redirects new connections only, so after a refusal the next request opens one.
+
+        ``before_sending``: see :meth:`.DeadlineAdapter.begin`.
         """
         now = time.monotonic()
         slot = self.rate_limiter.reserve(now)
         is_to_end = self.wait(slot - now)
         if is_to_end:
             raise Stopped
-        self._adapter.begin(timeout)
+        self._adapter.begin(timeout, before_sending)
         connect = min(timeout, self.connect_seconds)
         method = "GET"
         headers = _HEADERS

@@ -50,6 +50,7 @@ class DocumentReader:
         clock: the current time.
         keep: writes a body, readable or not, to the journal; :meth:`store` calls it.
         log: where it is logged that an empty body is not believed.
+        asked_at: when the last request for a document began.
     """
 
     client: ImdsClient
@@ -59,6 +60,7 @@ class DocumentReader:
     log: logging.Logger
 
     def __post_init__(self) -> None:
+        self.asked_at = self.clock()
         self._body: bytes | None = None  # the last one
         self._document: Document | None = None  # what is in `_body`; None if it cannot be read
         # Why there is no document, or what of it cannot be read. The first body replaces this text,
@@ -93,6 +95,7 @@ class DocumentReader:
             ImdsError: IMDS sends no answer, a refusal, or something else than a document.
             Stopped: the client was stopped.
         """
+        self.asked_at = self.clock()
         body = self.client.scheduled_events(self.next_timeout)
         now = self.clock()
         self._answered = now

@@ -253,7 +253,7 @@ class Poller:
             return mark_requested(known, event_id, due.approver, now, who=due.who), ()
 
         state.apply(step)
-        self.approvals.send(due)
+        self.approvals.send(due, self._reader.asked_at)
         self._publish()
         self._take_answer(ANSWER_SECONDS)
 

@@ -26,7 +26,7 @@ class Decision:
 
 
 class ApprovalOutcome(StrEnum):
-    """The outcome of a request to approve an event, or of a dry run, which sends none."""
+    """The outcome of a decision to approve an event: of its request, or why none was sent."""
 
     # IMDS has approved the event.
     ACCEPTED = "accepted"
@@ -34,6 +34,8 @@ class ApprovalOutcome(StrEnum):
     REJECTED = "rejected"
     # IMDS has refused it, because the event did not wait any more: another approver was faster.
     TOO_LATE = "too_late"
+    # It was not sent, because the document on which it was decided had become too old.
+    OUTDATED = "outdated"
     # There was no answer, or one that does not say what IMDS has done.
     ERROR = "error"
     # A rule would have approved the event.
@@ -43,7 +45,7 @@ class ApprovalOutcome(StrEnum):
 def no_requests() -> dict[ApprovalOutcome, int]:
     """Return the counts before the first request.
 
-    The outcomes ``too_late`` and ``dry_run`` have no count until they first happen.
+    The outcomes ``too_late``, ``outdated`` and ``dry_run`` have no count until they first happen.
     """
     return dict.fromkeys(
         (ApprovalOutcome.ACCEPTED, ApprovalOutcome.REJECTED, ApprovalOutcome.ERROR), 0

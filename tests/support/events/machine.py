@@ -54,6 +54,7 @@ class Machine:
     clock: MachineClock = field(default_factory=MachineClock)
     exporter: Exporter | None = None
     collector: str = ""
+    proxy: str = ""  # the address of what stands before ``imds``; none if empty
 
     def ends(self, *, boots_at: float | None = None, in_order: bool = False) -> None:
         """End the exporter as SIGKILL does, or ``in_order``; boot the machine too, so many seconds
@@ -87,7 +88,7 @@ class Machine:
         """Start the exporter if it does not run; nothing is polled yet."""
         if self.exporter is None:
             flags = {
-                "imds.endpoint": self.imds.url,
+                "imds.endpoint": self.proxy or self.imds.url,
                 "imds.timeout": self.timeout,
                 "instance.name": self.name,
                 "journal.path": str(self.folder),

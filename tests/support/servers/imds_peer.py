@@ -128,6 +128,11 @@ def client_of(
     )
 
 
+def new_document() -> float:
+    """Return the age of a document that was asked for just now."""
+    return 0.0
+
+
 def failure(client: ImdsClient, timeout: float = LONG_LIMIT) -> ImdsError:
     """Return how a request fails."""
     with pytest.raises(ImdsError) as caught:

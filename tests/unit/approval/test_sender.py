@@ -88,7 +88,7 @@ def send_first(sender: ApprovalSender, known: Lifecycles) -> Answer:
     first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
     assert first is not None
     assert first.life.event_id == "A"
-    sender.send(first)
+    sender.send(first, NOW)
     answer = sender.answer(60.0)
     assert answer is not None
     assert answer.error is not None

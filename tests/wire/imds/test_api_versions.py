@@ -17,6 +17,7 @@ from support.servers.imds_peer import (
     client_of,
     failure,
     http_case,
+    new_document,
 )
 
 NOT_FOUND = http_case("version-unknown-404")
@@ -83,7 +84,7 @@ def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serv
     assert client.scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer)[-1] == found
     tries = len(peer.requests)
-    client.approve(["an-id"], LONG_LIMIT)
+    client.approve(["an-id"], LONG_LIMIT, new_document)
     assert client.scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer)[tries:] == [found, found]
 
@@ -155,5 +156,7 @@ def test_certainty_of_a_refusal(status: int, is_refusal: bool, serve: Serve) -> 
     accepted.
     """
     with pytest.raises(ImdsError) as caught:
-        client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(["an-id"], LONG_LIMIT)
+        client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(
+            ["an-id"], LONG_LIMIT, new_document
+        )
     assert caught.value.is_refusal is is_refusal

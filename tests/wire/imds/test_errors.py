@@ -18,6 +18,7 @@ from support.servers.imds_peer import (
     assert_one_line,
     client_of,
     failure,
+    new_document,
 )
 
 ERRORS = [
@@ -110,7 +111,7 @@ class TestErrors:
         with Simulator() as simulator:
             url = simulator.url
             with pytest.raises(ImdsError) as caught:
-                client_of(url).approve(["NO-SUCH-EVENT"], LONG_LIMIT)
+                client_of(url).approve(["NO-SUCH-EVENT"], LONG_LIMIT, new_document)
         message = str(caught.value)
         assert message.startswith(f"{url} answered 400: ")
         hint = (

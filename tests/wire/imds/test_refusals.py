@@ -19,6 +19,7 @@ from support.servers.imds_peer import (
     client_of,
     failure,
     http_case,
+    new_document,
 )
 
 NOT_AZURE = "not an Azure VM"
@@ -31,7 +32,7 @@ XML = b'<?xml version="1.0" encoding="utf-8"?>\n<Error><Code>NotFound</Code></Er
 def failed_approval(client: ImdsClient) -> ImdsError:
     """Return how an approval fails."""
     with pytest.raises(ImdsError) as caught:
-        client.approve(["an-id"], LONG_LIMIT)
+        client.approve(["an-id"], LONG_LIMIT, new_document)
     return caught.value
 
 

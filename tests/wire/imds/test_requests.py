@@ -8,8 +8,10 @@ from contextlib import suppress
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, OutdatedError
+from azure_scheduled_events_exporter.imds.client import OLDEST_DOCUMENT_SECONDS
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import eventually
 from support.servers.imds_peer import (
     BODY,
     LONG_LIMIT,
@@ -22,6 +24,7 @@ from support.servers.imds_peer import (
     client_of,
     failure,
     little_memory,
+    new_document,
 )
 
 
@@ -125,8 +128,29 @@ class TestRequest:
         peer = serve(always(answer()))
         client = client_of(peer.url)
         client.scheduled_events(LONG_LIMIT)
-        client.approve(["an-id"], LONG_LIMIT)
+        client.approve(["an-id"], LONG_LIMIT, new_document)
         assert peer.connections == 2
+
+    def test_approval_on_an_old_document(self, serve: Serve) -> None:
+        """An approval is not sent if its document is over 3 s old when the connection is open,
+        however new it was before.
+        """
+        peer = serve(always(answer()))
+        ages: list[float] = []
+
+        def document_age() -> float:
+            """Return the next age, when the server has the connection."""
+            eventually(lambda: peer.connections > len(ages), "the connection")
+            ages.append(OLDEST_DOCUMENT_SECONDS + 0.1)
+            return ages[-1]
+
+        client = client_of(peer.url)
+        with pytest.raises(OutdatedError) as caught:
+            client.approve(["an-id"], LONG_LIMIT, document_age)
+        assert str(caught.value) == "its document is too old: 3.1 s, and the limit is 3 s"
+        assert not caught.value.may_have_arrived
+        client.approve(["an-id"], LONG_LIMIT, lambda: OLDEST_DOCUMENT_SECONDS)
+        assert len(peer.requests) == 1, "the second one"
 
     def test_idle_connection(self, serve: Serve) -> None:
         """A connection that has been idle for too long is not used again."""
