@@ -169,9 +169,9 @@ def _exporter_down(settings: Settings) -> Alert:
             " back from one."
         ),
         ends=(
-            "The alert resolves a few minutes after the exporter answers again, or when its scrape"
-            " target is removed. The exporter counts as answering when 80 % of the scrapes of the"
-            " last 3 minutes have succeeded."
+            "The alert resolves a few minutes after the exporter answers again, or its scrape"
+            " target is removed, or an event takes its VM away. The exporter counts as answering"
+            " when 80 % of the scrapes of the last 3 minutes have succeeded."
         ),
         pending_for="10m",
         labels=_LABELS,

@@ -43,8 +43,8 @@ _NOTES: Mapping[str, str] = {
         " are away because of events that no user requested are more than the largest of these"
         " events takes. So one event alone never fires this, nor do event A on VMs 1 and 2 and"
         " event B on VM 1. Both halves have the labels of the set. Only VMs that have an exporter"
-        " count: :vm_away and :scale_set_vms have no others. The latter counts deleted ones for"
-        " 30m."
+        " count: :vm_away and :scale_set_vms have no others. The latter counts a VM that is deleted"
+        " or silent for 30m: after that, the share is too high."
     ),
     "VmNotBack": (
         "The recording holds itself, so `for` is the only wait. It pages 15 minutes after the"

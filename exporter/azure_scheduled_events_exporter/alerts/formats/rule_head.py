@@ -22,11 +22,11 @@ _WORDS: Mapping[str, str] = {
         " VMs, announces it to the VMs that it hits, and to others of their scale set."
     ),
     "kind": (
-        "What the exporter calls an event: announced (by Azure), requested (by a user,"
-        " also if it has Started already),"
-        " without_notice (a Reboot or Redeploy that was already Started when first seen, and that"
-        " this VM had not approved), far_ahead (in more than 24 h), advisory (a VM may be evicted),"
-        " unknown_type, harmless (no interruption, or a Freeze of less than 9 s: no alert)."
+        "What the exporter calls an event; the first that fits: advisory (a VM may be evicted),"
+        " far_ahead (in more than 24 h), harmless (no interruption, or a Freeze of less than 9 s:"
+        " no alert), requested (by a user), unknown_type, without_notice (a Reboot or Redeploy that"
+        " was already Started when first seen, and that this VM had not approved), announced (any"
+        " other)."
     ),
     "scope": (
         '"self" if the event hits the VM whose exporter shows it, else "peer". The VMs that an'
@@ -43,10 +43,10 @@ _WORDS: Mapping[str, str] = {
     ),
     "hit, away": (
         "A VM is hit by an event that will affect it, or does. It counts as away from 60 s before"
-        " to 120 s after the impact, whether it answers or not. Later, it is away until one of"
-        " these is true: it answers and reads IMDS; it is back; the event has ended; an exporter"
-        " last showed the impact 30m ago (Preempt, Terminate: 10m); the impact was 115m ago. VMs"
-        " without an exporter do not count."
+        " the impact to the end of the event; from 120 s after the impact, only while it does not"
+        " answer, or cannot read IMDS, and is not back; at most until 30m after an exporter last"
+        " showed the impact (Preempt, Terminate: 10m) and 115m after the impact, whichever is"
+        " first. VMs without an exporter do not count."
     ),
     "back": (
         "From 180 s after the impact, a VM is back when it answers and has not shown the event for"
@@ -87,7 +87,7 @@ Of an alert that is not in this table, there is one per event if it has ``events
 exporter: see :func:`each_of`.
 """
 _WHEN: Mapping[str, str] = {
-    "ScaleSetHit": "half a scale set is away, by two unrequested events",
+    "ScaleSetHit": "half a set is away; two unrequested events take part",
     "VmNotBack": "a VM is missing",
     "Maintenance": "a VM is away; stays for 5m",
     "Overdue": "an event has not begun 10m after its time",
