@@ -181,13 +181,14 @@ def in_doubt(none: str, quiet: float = 0) -> list[Json]:
 
     - ``quiet``: all exporters see IMDS. The text is ``none``.
     - :data:`.style.UNKNOWN`: no exporter does.
-    - A number between these two: some exporters do not.
+    - A number between these two: some exporters do not. It is ``quiet``, plus the share of blind
+      exporters times the difference of the two.
 
-    ``quiet`` is 0 for a count, and :data:`.style.QUIET` for a countdown.
+    ``quiet`` is 0 for a count, and :data:`.style.QUIET` (1e10) for a countdown; ``UNKNOWN`` is
+    3e10. Real countdowns are below ``QUIET``, so their doubt begins directly above it.
     """
     least = _LEAST_DOUBT
-    is_countdown = quiet > _LEAST_DOUBT
-    if is_countdown:  # real countdowns are below `quiet`, so doubt begins directly above it
+    if quiet == QUIET:
         least = quiet + 1
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),

@@ -76,6 +76,9 @@ _GROUP = 'resource_group=~"$resource_group|"'
 _ELSEWHERE = f"unless on (job, instance) {metric(INSTANCE_INFO, _GROUP.replace('=~', '!~'))}"
 _CURRENT = metric(EVENT_INFO, _GROUP)
 _TIMED = f"{metric(EVENT_IMPACT)} and on (event_id) {_CURRENT}"
+# `few` has the most urgent events, and of those without a time as many as there is room for;
+# `few_timed` has only events with a time, which makes the query shorter. `away` says which VMs the
+# board shows.
 _EVENTS = Events(
     current=_CURRENT,
     few=f"bottomk({MOST}, min by (event_id) ({impacts()}) and on (event_id) {_CURRENT})",

@@ -114,7 +114,9 @@ def test_no_answer_is_told_if_the_network_comes_up_between_two_tries() -> None:
     ],
 )
 def test_an_answer_that_names_no_address_ends_the_search(options: bytes, what: str) -> None:
-    """A DHCP server without the option is named, and not asked until all tries are used up."""
+    """A DHCP server without the option is named. The search ends after the try that this server
+    has answered, and does not use up the tries that are left.
+    """
     tries = 20
     with (
         DhcpServer(lambda request: [offer(request, options)]) as server,
@@ -127,6 +129,7 @@ def test_an_answer_that_names_no_address_ends_the_search(options: bytes, what: s
         " VM? Leave out --imds.endpoint discover, or give the address itself, such as"
         " --imds.endpoint http://168.63.129.16"
     )
+    # The try goes on for its whole time, as another server may answer: it asks more than once.
     assert len(server.requests) < tries
 
 

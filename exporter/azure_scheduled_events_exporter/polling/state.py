@@ -76,8 +76,8 @@ class ExporterState:
         delivery: delivers the spans that the journal holds; None without tracing.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
-        sends_approvals: False if this process only watches, beside an exporter or a hook on this VM
-            that sends approvals.
+        logs_foreign_approvals: whether it is logged that somebody else approved an event. False if
+            this process only watches: then it may be this VM's exporter or hook that approved it.
         known: the current events, and those that ended last.
         statistics: of all transitions.
         identity: this VM in the instance metadata, as of this poll; None while unknown.
@@ -95,7 +95,7 @@ class ExporterState:
     kernel: Kernel
     wait: Callable[[float], bool]
     log: logging.Logger
-    sends_approvals: bool = True
+    logs_foreign_approvals: bool = True
 
     def __post_init__(self) -> None:
         self.known = Lifecycles()
@@ -109,7 +109,7 @@ class ExporterState:
         self._observed_at: Timestamp | None = None  # when the last document came
         self._is_crowded = False  # whether events of the last document were left out
         self._kept_steps = KeptSteps()  # those until has_journal
-        self._transition_log = TransitionLog(self.log, self.sends_approvals)
+        self._transition_log = TransitionLog(self.log, self.logs_foreign_approvals)
         self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
         self._traced_runs: set[str] = set()  # ids of runs of hooks that need no span any more
 

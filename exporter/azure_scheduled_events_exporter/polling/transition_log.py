@@ -23,13 +23,12 @@ class TransitionLog:
 
     Attributes:
         log: where they are logged.
-        sends_approvals: False if this process only watches. Then an approval that seems to come
-            from elsewhere may be one of this VM's exporter or hook, so nothing is logged of who
-            approved.
+        logs_foreign_approvals: whether it is logged that somebody else approved an event. False if
+            this process only watches: then it may be this VM's exporter or hook that approved it.
     """
 
     log: logging.Logger
-    sends_approvals: bool
+    logs_foreign_approvals: bool
 
     def __post_init__(self) -> None:
         # What was logged, until the journal is read and all is derived again; None after that.
@@ -66,6 +65,6 @@ class TransitionLog:
         record["description"] = shortened(life.event.description)
         if life.notice_seconds is not None:
             record["notice_seconds"] = round(life.notice_seconds, 3)
-        if not self.sends_approvals and life.approved_by is Approver.EXTERNAL:
+        if not self.logs_foreign_approvals and life.approved_by is Approver.EXTERNAL:
             del record["approved_by"]
         return {name: value for name, value in record.items() if value not in {None, ""}}

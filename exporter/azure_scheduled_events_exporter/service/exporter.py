@@ -74,7 +74,8 @@ class Exporter:
             approves nothing by itself.
         reports: False in a command that only watches, beside this VM's exporter. It sends neither
             spans nor alerts, whatever the settings are, and does not log that somebody else has
-            approved an event: that may have been the exporter.
+            approved an event: that may have been the exporter. Whether it approves events is
+            decided by ``policy`` alone.
         expects_events: returns whether events may be current that the journal does not know: then
             an empty body is not believed at once.
         renames_journal: False to refuse a journal that would have to be renamed.
@@ -171,7 +172,7 @@ class Exporter:
             kernel,
             self._wait,
             self._log,
-            sends_approvals=self._reports,
+            logs_foreign_approvals=self._reports,
         )
 
     def _imds_clients(self, config: Config, limiter: RateLimiter) -> list[ImdsClient]:

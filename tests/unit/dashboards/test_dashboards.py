@@ -264,12 +264,13 @@ def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
     """A panel that counts VMs says that some exporters are blind if it counts none and one of
     100,000 exporters does not see IMDS: the value of its query is in the range with that text.
     """
-    # A query that finds no VM returns UNKNOWN times the share of blind exporters.
+    # A query that finds no VM returns UNKNOWN, which is 3e10, times the share of blind exporters:
+    # here 300,000, which is far above any number of VMs.
     one_of_many_is_blind = UNKNOWN / 100_000
     values = [value for board in BOARDS for value in walk(load(board)) if isinstance(value, dict)]
     ranges = [value["options"] for value in values if value.get("type") == "range"]
     doubts = [each for each in ranges if "some exporters are blind" in each["result"]["text"]]
-    # From QUIET on, values stand for a countdown without an event, and not for a number of VMs.
+    # The ranges from QUIET on, which is 1e10, are those of countdowns.
     of_counts = [each for each in doubts if each["from"] < QUIET]
     assert of_counts
     assert all(each["from"] <= one_of_many_is_blind <= each["to"] for each in of_counts)

@@ -258,8 +258,8 @@ def test_advice_repeats_the_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])
 def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
-    """The drill, and the exporter that it starts, authenticate as the HTTP client configuration
-    says.
+    """The drill authenticates as the HTTP client configuration says, and so does the exporter that
+    it may start: each request has the same credentials, whichever of the two sends it.
     """
     (tmp_path / "http.yml").write_text("authorization: {credentials: sesame}\n")
     with Peer() as peer:  # which notes the requests, and answers nothing that the drill accepts

@@ -52,7 +52,10 @@ class DrilledAlertmanager(AlertmanagerClient):
     """
 
     def sent(self) -> Sent:
-        """Return the number of delivered and failed notifications so far."""
+        """Return the number of delivered and failed notifications so far.
+
+        They are 0 if another program than an Alertmanager answers with its own metrics.
+        """
         return self._asked("metrics", _sent, "/metrics")
 
     def put(

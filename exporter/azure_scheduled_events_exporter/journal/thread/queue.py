@@ -111,8 +111,9 @@ class EntryQueue:
                 case NewSpan(span_id, text):
                     found.pop(span_id, None)  # the newer version moves to the end
                     found[span_id] = text
-                case EndedSpan(span_id, ended_text):
-                    ends_every_version = ended_text is None
-                    if ends_every_version or ended_text == found.get(span_id):
+                case EndedSpan(span_id, delivered_text):
+                    # The collector has this version, or needs none of this span any more.
+                    needs_no_version = delivered_text is None
+                    if needs_no_version or delivered_text == found.get(span_id):
                         found.pop(span_id, None)
         return found
