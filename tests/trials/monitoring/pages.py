@@ -7,36 +7,29 @@ stays away. One VM is away for five minutes with its reboot. Alertmanagers and e
 without their data. At the end, the two Alertmanagers do not hear each other for a while. Holds, and
 the three minutes to a resolve, are not shortened.
 
-Two of Alertmanager's own limits stand in docs/alerts.md, and how often they were met is part of the
-result. An Alertmanager that ends just after a notification has not told the other one of it, which
-then sends it too: so a resolve may come from both. And the second one waits two seconds and then
-sends what it knew before: so a page may come again from it just after the first one's resolve.
+What both Alertmanagers send by their own limits (``repetitions.py``) is no failure. How often that
+happened is part of the result.
 """
 
-import shutil
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
 
-from azure_scheduled_events_exporter.alerts import Settings, resolve
+from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, VirtualMachine
 from deploy.stack.free_port import free_port
 from support.monitoring.cluster import Cluster
 from support.monitoring.notification_text import complaints
 from support.monitoring.paging import (
     Receiver,
-    RuledPrometheus,
     query,
     receivers,
     wait_for_targets,
 )
-from support.monitoring.victoria import VictoriaStack
 from support.programs import eventually
 from trials.monitoring.pushes import (
     EXPECTED,
@@ -49,6 +42,8 @@ from trials.monitoring.pushes import (
     notified_by_event,
     scenario_of,
 )
+from trials.monitoring.repetitions import repeated_by_event
+from trials.monitoring.restarted_engines import ENGINES, Restart
 from trials.trial import Crew, Order, Row, passes
 
 _GOES_AFTER = (5.0, 7.0, 9.0, 11.0, 13.0, 15.0)
@@ -59,84 +54,13 @@ _REBOOTED = "single-fault-domain"
 _BEFORE = "before"
 _DURING = "during"
 _PATIENCE = 1200.0
-_PEER_TIMEOUT = 2.0
-"""For how many seconds the second Alertmanager waits for the first, by its flags."""
-_Trouble = tuple[str, Callable[[], None]]
-
-
-class _Prometheus:
-    """Prometheus with the rules."""
-
-    def __init__(
-        self, folder: Path, settings: Settings, alertmanagers: Sequence[str], targets: list[str]
-    ) -> None:
-        self._folder = folder
-        addresses = ",".join(url.removeprefix("http://") for url in alertmanagers)
-        self._start = partial(RuledPrometheus, folder, settings, addresses, targets)
-        self._program = self._start()
-
-    @property
-    def url(self) -> str:
-        return self._program.url
-
-    def close(self) -> None:
-        self._program.kill()
-
-    def restarts(self) -> list[_Trouble]:
-        """Return the restarts after which it knows what it knew."""
-        return [("Prometheus restarts", self._restart)]
-
-    def losses(self) -> list[_Trouble]:
-        """Return the restarts with which it loses its data."""
-        return [("Prometheus restarts without its data", partial(self._restart, keeps_data=False))]
-
-    def _restart(self, *, keeps_data: bool = True) -> None:
-        self._program.terminate()
-        if not keeps_data:
-            shutil.rmtree(self._folder / "tsdb")
-        self._program = self._start()
-
-
-class _Victoria:
-    """vmagent, VictoriaMetrics, and vmalert with the rules."""
-
-    def __init__(
-        self, folder: Path, _: Settings, alertmanagers: Sequence[str], targets: list[str]
-    ) -> None:
-        own = folder / "victoria"  # it writes an Alertmanager's configuration of its own
-        own.mkdir()
-        self._stack = VictoriaStack(own, {}, targets, notified=alertmanagers)
-
-    @property
-    def url(self) -> str:
-        return self._stack.url
-
-    def close(self) -> None:
-        self._stack.__exit__(None, None, None)
-
-    def restarts(self) -> list[_Trouble]:
-        """Return the restarts after which it knows what it knew."""
-        return [
-            (f"{name} restarts", partial(self._stack.restart, name))
-            for name in ("vmalert", "vmagent", "victoria-metrics")
-        ]
-
-    def losses(self) -> list[_Trouble]:
-        """Return the restarts with which it loses its data: none."""
-        return []
-
-
-_Engine = _Prometheus | _Victoria
-_ENGINES: Mapping[str, Callable[[Path, Settings, Sequence[str], list[str]], _Engine]] = (
-    MappingProxyType({"Prometheus": _Prometheus, "VictoriaMetrics": _Victoria})
-)
 
 
 def run(order: Order) -> Row:
     """Play beside each engine, and compare the notifications with the events."""
     counts = {}
     repeated: Counter[str] = Counter()  # by status
-    for engine in tuple(_ENGINES)[: order.pick(2, 1)]:
+    for engine in tuple(ENGINES)[: order.pick(2, 1)]:
         folder = order.folder / engine
         folder.mkdir()
         order.say(f"beside {engine}")
@@ -181,7 +105,7 @@ class _Trial:
         scenarios = self._scenarios()
         ports = {vm.name: free_port() for each in scenarios for vm in each.vms}
         targets = [f"127.0.0.1:{port}" for port in ports.values()]
-        self._engine = _ENGINES[engine](order.folder, settings, self._cluster.urls, targets)
+        self._engine = ENGINES[engine](order.folder, settings, self._cluster.urls, targets)
         stack.callback(self._engine.close)
         crew = stack.enter_context(Crew(order.folder / "crew"))
         pushed_to = ",".join(self._cluster.urls)
@@ -259,7 +183,7 @@ class _Trial:
 
     def _restart(self) -> None:
         """Restart Alertmanagers and the engine, one after another, until all events are over."""
-        restarts: list[_Trouble] = [
+        restarts: list[Restart] = [
             *((f"Alertmanager {n} restarts", partial(self._cluster.restart, n)) for n in (0, 1)),
             *self._engine.restarts(),
         ]
@@ -316,40 +240,14 @@ class _Trial:
     def repeated(self) -> Counter[str]:
         """Return how many pages and resolves the other Alertmanager sent too, by their status."""
         found: Counter[str] = Counter()
-        for of_event in self._repeated().values():
+        for of_event in repeated_by_event(self._receiver).values():
             for (_, status), count in of_event.items():
                 found[status] += count
         return found
 
-    def _repeated(self) -> Mapping[str, Counter[tuple[str, str]]]:
-        """Return by event the pages and resolves that the other Alertmanager sent too.
-
-        A page counts only if it came within its two seconds after the resolve.
-        """
-        resolved: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # when, by sender
-        found: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        for each in self._receiver.webhooks():
-            sender = each.body["externalURL"]
-            for alert in each.body["alerts"]:
-                event_id = event_of(alert)
-                name = alert["labels"]["alertname"]
-                if not event_id:
-                    continue
-                others = resolved[event_id, name]
-                if alert["status"] == "resolved":
-                    if others and sender not in others:
-                        found[event_id][name, "resolved"] += 1
-                    others[sender] = each.at
-                elif any(
-                    url != sender and each.at - at <= _PEER_TIMEOUT + 1.0
-                    for url, at in others.items()
-                ):
-                    found[event_id][name, "firing"] += 1
-        return found
-
     def _compare(self, wanted: Mapping[str, Counter[tuple[str, str]]]) -> None:
         found = notified_by_event(self._receiver)
-        repeated = self._repeated()
+        repeated = repeated_by_event(self._receiver)
         wrong = [each for each in wanted if found[each] - repeated[each] != wanted[each]]
         assert not wrong, "\n".join(
             f"{each}: {dict(wanted[each])} was wanted\n{self._story(each)}" for each in wrong
