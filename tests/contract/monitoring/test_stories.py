@@ -17,6 +17,7 @@ from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.alerts.vms import NOT_BACK
 from support.stories.events import EVENTS, LATE, LIVES, PAUSES, TEAMS
 from support.stories.exporters import EXPORTERS, FLAKY
+from support.stories.scale_sets import SCALE_SETS
 from support.stories.story import Story, play
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
@@ -48,14 +49,11 @@ def run(
     return play(folder, content, [story.to_test() for story in stories])
 
 
-ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *PAUSES, *EXPORTERS, *WITNESSES, *VMS, *FLAKY)
+PARTS = (LIVES, EVENTS, IMPACTS, SCALE_SETS, LATE, PAUSES, EXPORTERS, WITNESSES, VMS, FLAKY)
+ALL = tuple(story for part in PARTS for story in part)
 
 
-@pytest.mark.parametrize(
-    "stories",
-    [LIVES, EVENTS, IMPACTS, LATE, PAUSES, EXPORTERS, WITNESSES, VMS, FLAKY],
-    ids=lambda stories: stories[0].name,
-)
+@pytest.mark.parametrize("stories", PARTS, ids=lambda stories: stories[0].name)
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
     """The shipped rules raise what the stories say, at these moments."""
     assert run(tmp_path, stories, values={}) == ""
@@ -65,7 +63,7 @@ def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
     """The alerts are the same if what rules record has more labels than what is scraped. vmalert's
     -external.label adds such labels.
     """
-    assert run(tmp_path, IMPACTS, values={}, added={"cluster": "a"}) == ""
+    assert run(tmp_path, (*IMPACTS, *SCALE_SETS), values={}, added={"cluster": "a"}) == ""
 
 
 def test_every_alert_has_its_stories() -> None:

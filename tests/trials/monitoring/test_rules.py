@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.alerts import GENERATED, Settings
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from support.stories.events import EVENTS, PAUSES
 from support.stories.exporters import EXPORTERS, FLAKY
+from support.stories.scale_sets import SCALE_SETS
 from support.stories.story import INTERVAL, Story, play
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
@@ -112,10 +113,10 @@ CHANGES = {
         "",
     ),
     "one event is half a set": Change(
-        VMS, "> max without (event_id)", "> 0 * max without (event_id)"
+        SCALE_SETS, "> max without (event_id)", "> 0 * max without (event_id)"
     ),
     "a VM without an exporter counts": Change(
-        VMS,
+        SCALE_SETS,
         (
             "\nand on (subscription_id, resource_group, scale_set, vm_name)"
             " last_over_time(azure_scheduled_events:vm[1h])\n"
@@ -129,7 +130,7 @@ CHANGES = {
         "last_over_time(up[45s])",
     ),
     "a request counts as an event": Change(
-        IMPACTS,
+        SCALE_SETS,
         (
             " unless on (event_id)"
             ' last_over_time(azure_scheduled_events:event{kind="requested"}[30m])))'

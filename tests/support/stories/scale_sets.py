@@ -1,0 +1,152 @@
+"""Stories of scale sets: how much of one is hit at once, and by how many events."""
+
+from support.stories.story import (
+    Story,
+    ended,
+    hit,
+    impact,
+    info,
+    member,
+    metric,
+    moment,
+    scraped,
+    target,
+)
+
+SCALE_SETS = (
+    Story(
+        "One event of two VMs in a set of four is one page.",
+        (
+            *(member(vm, "1x60") for vm in "abcd"),
+            *(
+                info(vm, "E", "Redeploy", "announced", "1x60", "self" if vm in "ab" else "peer")
+                for vm in "abcd"
+            ),
+            *(impact(vm, "E", "Redeploy", 30, "x60") for vm in "ab"),
+        ),
+        {"Redeploy": "5m:1", "ScaleSetHit": "never", "Maintenance": "5m:2"},
+    ),
+    Story(
+        "Two events that take half of a set at once are a page of their own.",
+        (
+            *(member(vm, "1x8 stale" if vm in "ab" else "1x60") for vm in "abcd"),
+            *(info(vm, vm, "Reboot", "announced", "1x8 stale") for vm in "ab"),
+            *(impact(vm, vm, "Reboot", 120, "x8 stale") for vm in "ab"),
+        ),
+        {"ScaleSetHit": "30s:0 1m15s:1 3m:1", "Reboot": "1m15s:2"},
+    ),
+    Story(
+        "Half of a set that a user deletes at once is no page of its own.",
+        (
+            *(member(vm, "1x60") for vm in "abcd"),
+            *(info(vm, vm, "Terminate", "requested", "1x8 stale") for vm in "ab"),
+            *(impact(vm, vm, "Terminate", 120, "x8 stale") for vm in "ab"),
+        ),
+        {"ScaleSetHit": "never", "Requested": "1m:2"},
+    ),
+    Story(
+        "A user's request that takes three VMs of eight does not hide two events that take one"
+        " each.",
+        (
+            *(member(vm, "1x80") for vm in "abcdefgh"),
+            *(info(vm, "R", "Terminate", "requested", "1x8 stale") for vm in "abc"),
+            *(impact(vm, "R", "Terminate", 120, "x8 stale") for vm in "abc"),
+            *hit("d", "1x8 stale", 120, "E"),
+            *hit("e", "1x8 stale", 120, "F"),
+        ),
+        {"ScaleSetHit": "30s:0 1m15s:1 3m:1"},
+    ),
+    Story(
+        "Beside a user's request that takes three VMs of eight, one event that takes two is one"
+        " page.",
+        (
+            *(member(vm, "1x80") for vm in "abcdefgh"),
+            *(info(vm, "R", "Terminate", "requested", "1x8 stale") for vm in "abc"),
+            *(impact(vm, "R", "Terminate", 120, "x8 stale") for vm in "abc"),
+            *hit("d", "1x8 stale", 120, "E"),
+            *hit("e", "1x8 stale", 120, "E"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
+        "Reboots of one VM after the other, each Started for ten minutes, are no simultaneous"
+        " loss.",
+        (
+            *(member(vm, "1x200") for vm in "abcd"),
+            *(
+                row
+                for n, vm in enumerate("abcd")
+                for row in (
+                    info(vm, vm, "Reboot", "announced", f"_x{20 * n} 1x8 stale _x4 1x35 stale"),
+                    impact(vm, vm, "Reboot", 300 * n + 120, f"_x{20 * n} x8 stale _x4 x35 stale"),
+                    metric("up", vm, f"1x{20 * n + 8} stale _x4 1x100"),
+                    ended(vm, vm, f"_x{20 * n + 50} 1x100"),
+                )
+            ),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
+        "One event on two VMs of four is no loss of half a set, whatever else hits one of them.",
+        (
+            *(member(vm, "1x80") for vm in "abcd"),
+            *hit("a", "1x8 stale", 120, "E"),
+            *hit("b", "1x8 stale", 120, "E"),
+            *hit("a", "1x8 stale", 120, "F", "Freeze"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
+        "An event on two VMs of six and another one on a third are a loss of half a set.",
+        (
+            *(member(vm, "1x80") for vm in "abcdef"),
+            *hit("a", "1x8 stale", 120, "E"),
+            *hit("b", "1x8 stale", 120, "E"),
+            *hit("c", "1x8 stale", 120, "F"),
+        ),
+        {"ScaleSetHit": "45s:0 1m15s:1"},
+    ),
+    Story(
+        "VMs that are back, and whose scrapes often fail or whose IMDS answers now and then, do not"
+        " come and go.",
+        tuple(
+            row
+            for vm, event, up in (("a", "E", "1 stale _ "), ("b", "F", "1 0 0 "))
+            for row in (
+                target(vm, "1x40 " + ("1 0 0 " if "stale" in up else "1 1 1 ") * 80),
+                metric("up", vm, "1x40 " + up * 80),
+                *hit(vm, "_x4 1x120", 600, event),
+                member(f"{vm}2", "1x280"),
+            )
+        ),
+        {"ScaleSetHit": "9m:0 10m:1 13m:0 13m15s:0 13m30s:0 13m45s:0 14m:0 20m:0 20m15s:0"},
+    ),
+    Story(
+        "Four VMs of a set have an exporter. Events on two others, which they see, are not half of"
+        " it; with a third one of their own, it is a quarter.",
+        (
+            *(row for vm in "abcd" for row in scraped(vm, "1x120")),
+            *(
+                row
+                for event, vm in (("E", "x"), ("F", "y"))
+                for row in (
+                    info(vm, event, "Redeploy", "announced", "_x4 1x60 stale", "peer", by="b"),
+                    moment("started_timestamp_seconds", "b", event, "Redeploy", "_x8 120x56 stale"),
+                )
+            ),
+            *hit("a", "_x4 1x60 stale", 120, "G"),
+        ),
+        {"ScaleSetHit": "never", "Redeploy": "5m:2", "Maintenance": "3m:1"},
+    ),
+    Story(
+        "Two VMs of a set have an exporter. One event hits one of them, another event a third VM:"
+        " of those that have an exporter, a single event takes half.",
+        (
+            *(row for vm in "ab" for row in scraped(vm, "1x120")),
+            *hit("a", "_x4 1x60 stale", 120, "E"),
+            info("x", "F", "Redeploy", "announced", "_x4 1x60 stale", "peer", by="b"),
+            moment("started_timestamp_seconds", "b", "F", "Redeploy", "_x8 120x56 stale"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "5m:1", "Redeploy": "5m:1"},
+    ),
+)
