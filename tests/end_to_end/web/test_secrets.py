@@ -30,6 +30,14 @@ def with_password(url: str) -> str:
     return url.replace("//", f"//collector:{PASSWORD}@")
 
 
+def http_config_with(folder: Path, token: str) -> Path:
+    """Write an HTTP client configuration whose token is in a file of its own; return its path."""
+    (folder / "token").write_text(token)
+    file = folder / "http.yml"
+    file.write_text("authorization: {credentials_file: token}\n")
+    return file
+
+
 def assert_no_secret(where: str, text: str) -> None:
     """No spelling of a secret is in ``text``."""
     for secret in SPELLINGS:
@@ -66,8 +74,7 @@ def test_every_answer(
     """With any answer of collector and Alertmanager, debug log, pages, metrics and journal contain
     no secret.
     """
-    (tmp_path / "token").write_text(TOKEN)
-    (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
+    http_config = http_config_with(tmp_path, TOKEN)
     journal = tmp_path / "journal"
     elsewhere = {"Location": f"http://{NOBODY}/"}
     with (
@@ -79,8 +86,7 @@ def test_every_answer(
         exporter = start_exporter(
             simulator.url,
             *("--otlp.endpoint", with_password(collector.url), "--journal.path", str(journal)),
-            *("--alertmanager.url", urls),
-            *("--alertmanager.http-config.file", str(tmp_path / "http.yml")),
+            *("--alertmanager.url", urls, "--alertmanager.http-config.file", str(http_config)),
             *("--log.level", "debug", "--log.format", "json", "--poll.interval", "100ms"),
             OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
         )
@@ -142,15 +148,14 @@ class TestCommandLine:
     @pytest.mark.parametrize(("name", "status"), [("check-config", 2), ("doctor", 1)])
     def test_token_with_a_line_break(self, name: str, status: int, tmp_path: Path) -> None:
         """A token of more than one line is refused by the name of its file, and not repeated."""
-        (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}\n")
-        (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
+        http_config = http_config_with(tmp_path, f"{TOKEN}\n{TOKEN}\n")
         flags = (
             "--imds.endpoint",
             "http://127.0.0.1:1",
             "--alertmanager.url",
             "http://127.0.0.1:1",
         )
-        done = command(name, *flags, "--alertmanager.http-config.file", str(tmp_path / "http.yml"))
+        done = command(name, *flags, "--alertmanager.http-config.file", str(http_config))
         assert (
             "authorization.credentials_file: token: has a line break" in done.stdout + done.stderr
         )

@@ -195,6 +195,27 @@ def test_a_journal_in_memory_has_no_report() -> None:
     assert " report " not in Page(in_memory).text
 
 
+def hook_runs(event_id: str) -> tuple[HookRun, ...]:
+    """Return four runs of a hook for an event, one of each end: it is done, it failed, it was
+    stopped at its deadline, and it is running or was interrupted.
+    """
+    done = HookRun(
+        run="r",
+        command="drain",
+        event_id=event_id,
+        event_type="Freeze",
+        phase="prepare",
+        started=NOW - 90,
+        outcome="ok",
+        duration=12.0,
+        seconds_left=18.0,
+    )
+    failed = replace(done, outcome="failed", exit_status=3)
+    stopped = replace(done, outcome="timeout", signal="SIGKILL")
+    running = replace(done, outcome=None, duration=None, seconds_left=None)
+    return done, failed, stopped, running
+
+
 def test_what_hooks_did_and_what_was_measured() -> None:
     """Card and history show what a hook did for the event, and what the event did to the VM."""
     readings = Readings(Timestamp(NOW - 60))
@@ -211,22 +232,9 @@ def test_what_hooks_did_and_what_was_measured() -> None:
         observed_pause=12.0,
         impact=impact,
     )
-    done = HookRun(
-        run="r",
-        command="drain",
-        event_id=life.event_id,
-        event_type="Freeze",
-        phase="prepare",
-        started=NOW - 90,
-        outcome="ok",
-        duration=12.0,
-        seconds_left=18.0,
-    )
-    failed = replace(done, outcome="failed", exit_status=3)
-    stopped = replace(done, outcome="timeout", signal="SIGKILL")
-    running = replace(done, outcome=None, duration=None, seconds_left=None)
-    runs = (done, failed, stopped, running)
-    shown = Page(replace(QUIET, current={life.event_id: life}, hook_runs=runs)).text
+    shown = Page(
+        replace(QUIET, current={life.event_id: life}, hook_runs=hook_runs(life.event_id))
+    ).text
     card, _, history = shown.partition("History")
     for text in (
         "prepare: done after 12s, 18s before NotBefore",
