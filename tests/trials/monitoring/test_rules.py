@@ -102,11 +102,14 @@ CHANGES = {
         WITNESSES,
         (
             "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)"
-            " (last_over_time(azure_scheduled_events_vm_impact_timestamp_seconds[2m]) or"
-            " azure_scheduled_events_vm_impact_timestamp_seconds)"
+            " last_over_time(azure_scheduled_events_vm_impact_timestamp_seconds[3m])"
         ),
         "",
     ),
+    "what a VM answered last is its return": Change(
+        WITNESSES, "< time() - 180 and on", "< time() and on"
+    ),
+    "an end before the announced time is a cancellation": Change(VMS, '{outcome="cancelled"}', ""),
     "a VM that is missing is forgotten": Change(
         VMS,
         "or last_over_time(azure_scheduled_events:vm_missing[5m])",
