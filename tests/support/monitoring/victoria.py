@@ -21,7 +21,7 @@ from support.monitoring.paging import (
 from support.programs import Program, Server, fetch
 
 _ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
-    "vmalert": {"GOGC": "200"},
+    "vmalert": {"GOGC": "800"},
     "victoria-metrics": {"GOGC": "200"},
 }
 """As docs/fleet.md advises."""
