@@ -105,8 +105,10 @@ def test_events_of_the_journal_count() -> None:
         event.event_id: Lifecycle(event, State.SCHEDULED, Scope.PEER, at(0))
         for event in many("P", count=MOST_PEERS)
     }
+    # What this document does not show stays: the journal may be another VM's.
     context = ObservationContext(at(1), VM, keeps_unshown=True)
-    known, changes = observe(Lifecycles(lives), Document(1, tuple(many("Q"))), context)
+    newcomers = tuple(many("Q"))
+    known, changes = observe(Lifecycles(lives), Document(1, newcomers), context)
     assert known.current.keys() == lives.keys()
     assert not changes
 
@@ -122,8 +124,9 @@ def test_names_that_change_make_no_room() -> None:
         # Events of others now, and of this VM with each of its later names.
         later_names = tuple(f"name-{later}" for later in range(number + 1, renames + 1))
         flood = many(f"P{number}-", replace(PEER, resources=later_names))
-        known = [life.event for life in watch.known.current.values()]
-        watch.sees(at(number), *known, *flood, unreadable=MALFORMED)
+        # Those of earlier names are shown again, because only then do they become its own.
+        shown_again = [life.event for life in watch.known.current.values()]
+        watch.sees(at(number), *shown_again, *flood, unreadable=MALFORMED)
     assert len(watch.known.current) <= MOST_PEERS + MOST_OWN
 
 

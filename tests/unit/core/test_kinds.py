@@ -29,7 +29,9 @@ def seen(known: Lifecycles, event: ScheduledEvent) -> Lifecycles:
 
 CASES: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.ANNOUNCED, {}),
+    # A Freeze is harmless if it is announced as shorter than 9 s, other events if they take 0 s.
     (Kind.ANNOUNCED, {"event_type": "Freeze", "duration_seconds": 9.0}),
+    # An eviction restarts no VM, and only of a restart it is said that it came without notice.
     (Kind.ANNOUNCED, {"event_type": "Preempt", "status": "Started"}),
     (
         Kind.ADVISORY,
@@ -51,6 +53,7 @@ CASES: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.WITHOUT_NOTICE, {"status": "Started", "event_type": "Redeploy", "source": ""}),
     (Kind.FAR_AHEAD, {"not_before": NOW + DAY + 1}),
     (Kind.FAR_AHEAD, {"not_before": NOW + DAY + 1, "event_type": "Teleport"}),
+    # No eviction is announced days ahead: its NotBefore is not believed.
     (Kind.ANNOUNCED, {"not_before": NOW + DAY + 1, "event_type": "Preempt"}),
     (Kind.ANNOUNCED, {"not_before": NOW + DAY}),
     (Kind.UNKNOWN_TYPE, {"event_type": "Teleport"}),

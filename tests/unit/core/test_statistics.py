@@ -229,8 +229,9 @@ def test_histogram_adds_up(values: list[float]) -> None:
     for value in values:
         histogram = histogram.observe(value)
     # The last bucket has no bound.
-    for bound, seen in zip(histogram.bounds, running_sums(histogram.counts)[:-1], strict=True):
-        assert seen == len([value for value in values if value <= bound])
+    up_to_each_bound = running_sums(histogram.counts)[:-1]
+    for bound, counted_up_to in zip(histogram.bounds, up_to_each_bound, strict=True):
+        assert counted_up_to == len([value for value in values if value <= bound])
     assert sum(histogram.counts) == len(values)
     assert histogram.total == pytest.approx(sum(values))
 

@@ -56,7 +56,8 @@ def properties(panel: Json, name: str) -> list[object]:
 def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Json) -> None:
     """dashboard-linter: uneditable-dashboard-rule.
 
-    Importing it again replaces it; it leads to the other two.
+    The uid of a board is its address. A board has no ``id``, so that an import replaces the board
+    with the same uid. It links to the other two boards, which then show the same time and values.
     """
     uids = {f"azure-scheduled-events-{each}" for each in BOARDS}
     assert board["uid"] in uids

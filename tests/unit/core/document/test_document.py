@@ -70,12 +70,13 @@ def test_encodings(encoding: str) -> None:
 
 
 def test_sent_id() -> None:
-    """An event can be named to Azure as Azure spelled it, and two spellings make no difference
-    between events.
+    """``sent_id`` is the EventId as Azure spelled it, for requests to Azure. Events that differ in
+    that spelling alone are equal.
     """
     event = only(EventId=f" {SOME_ID.lower()} ")
     assert event.sent_id == SOME_ID.lower()
-    assert event == only()
+    in_upper_case = only(EventId=SOME_ID)
+    assert event == in_upper_case
 
 
 def test_same_event_id_twice() -> None:
@@ -134,17 +135,18 @@ def test_of_many_names_a_hundred_are_kept() -> None:
     """
     names = [f"vm_{number}" for number in range(5000)]
     event = only(Resources=names)
-    for vm_name, last in (
+    for vm_name, last_kept in (
         ("VM_4321", "vm_4321"),
         ("vm_7", "vm_99"),
         ("other", "vm_99"),
         (None, "vm_99"),
     ):
         kept = event.bounded(vm_name)
-        assert kept.resources == (*names[:99], last)
+        assert kept.resources == (*names[:99], last_kept)
         assert kept.resource_count == len(names)
         assert kept.scope(vm_name) is event.scope(vm_name)
-    assert only().bounded("vm_0") == only()
+    with_few_names = only()
+    assert with_few_names.bounded("vm_0") == with_few_names
 
 
 @pytest.mark.parametrize(

@@ -132,16 +132,16 @@ STORIES: dict[str, Story] = {
         Step(911, STARTED, ["returned"]),
         Step(1500, None, ["completed"]),
     ],
-    "a status that nobody has seen yet": [
+    "starts after an undocumented status": [
         Step(0, replace(SCHEDULED, status="Paused"), ["detected"]),
         Step(10, STARTED, ["approved", "started"]),
         Step(11, None, ["completed"]),
     ],
-    "gone after such a status": [
+    "gone after an undocumented status": [
         Step(0, replace(SCHEDULED, status=""), ["detected"]),
         Step(1, None, ["lost"]),
     ],
-    "such a status between": [
+    "an undocumented status for a while": [
         Step(0, SCHEDULED, ["detected"]),
         Step(1, replace(SCHEDULED, status="Paused"), []),
         Step(2, SCHEDULED, []),
@@ -175,8 +175,8 @@ def test_story(story: Story) -> None:
     watch = Watch()
     for step in story:
         events = () if step.event is None else (step.event,)
-        told = watch.sees(at(step.seconds), *events, watched=step.is_watched)
-        assert told == step.transitions, step
+        transitions = watch.sees(at(step.seconds), *events, watched=step.is_watched)
+        assert transitions == step.transitions, step
 
 
 def test_an_event_that_only_the_journal_knows() -> None:
@@ -225,28 +225,32 @@ def test_what_a_life_that_returns_remembers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "seconds", "notice"),
+    ("event", "first_seen", "notice"),
     [
-        (SCHEDULED, 1000, 0.0),
-        (TIMELESS, 0, None),
-        (STARTED, 0, 0.0),
-        (replace(STARTED, source="User"), 0, None),  # Azure approved it itself
-        (replace(ADVICE, not_before=NOT_BEFORE), 0, None),
+        pytest.param(SCHEDULED, 1000, 0.0, id="first seen 100 s after NotBefore"),
+        pytest.param(TIMELESS, 0, None, id="without a NotBefore"),
+        pytest.param(STARTED, 0, 0.0, id="first seen Started"),
+        # Azure starts what a user requests at once.
+        pytest.param(replace(STARTED, source="User"), 0, None, id="a user's, never Scheduled"),
+        pytest.param(replace(ADVICE, not_before=NOT_BEFORE), 0, None, id="advice"),
     ],
 )
-def test_notice(event: ScheduledEvent, seconds: float, notice: float | None) -> None:
+def test_notice(event: ScheduledEvent, first_seen: float, notice: float | None) -> None:
     """The notice is never negative. Advice has none, nor has a user's event that was never
-    Scheduled. None of these events has been approved.
+    Scheduled. An event that nobody was seen to approve has no approver.
+
+    ``first_seen`` is in seconds after START, and None is no notice.
     """
     watch = Watch()
-    watch.sees(at(seconds), event)
+    watch.sees(at(first_seen), event)
     assert watch.life.notice_seconds == notice
     assert watch.life.approved_by is None
 
 
 def test_advice_takes_no_approval() -> None:
-    """Advice is not approved, and neither an approval nor a boot makes an impact of it."""
+    """Advice cannot be approved and never begins, also if a boot of this VM follows it."""
     watch = Watch()
+    # An event of this type would be proven by the boot.
     watch.sees(at(0), replace(ADVICE, event_type="Preempt"))
     assert watch.approves(at(0)) == []
     assert watch.life.impact_at is None
@@ -254,8 +258,8 @@ def test_advice_takes_no_approval() -> None:
 
 
 def test_returned_after_a_boot_proved_too_much() -> None:
-    """An event that a boot seemed to prove and that is still Scheduled has not started and is not
-    approved.
+    """After a boot, an event that was missing from the document seemed completed. If it is shown as
+    Scheduled again, what was concluded from the boot is taken back: its start and its approval.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
@@ -285,11 +289,11 @@ def test_ends_are_remembered_up_to_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "told"),
+    ("events", "transitions"),
     [((), []), ((replace(SCHEDULED, event_id="B"),), ["detected"])],
 )
 def test_unreadable_document_ends_nothing(
-    events: tuple[ScheduledEvent, ...], told: list[str]
+    events: tuple[ScheduledEvent, ...], transitions: list[str]
 ) -> None:
     """While a part of the document cannot be read, an event that is missing may be hidden there, so
     it stays.
@@ -297,7 +301,7 @@ def test_unreadable_document_ends_nothing(
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     before = watch.known.current["A"]
-    assert watch.sees(at(1), *events, unreadable=("Events[0] is no object",)) == told
+    assert watch.sees(at(1), *events, unreadable=("Events[0] is no object",)) == transitions
     assert watch.known.current["A"] == before
     assert watch.sees(at(2), SCHEDULED, *events) == []
     assert watch.sees(at(3), *events) == ["cancelled"]

@@ -95,7 +95,7 @@ class TestPause:
     )
     def test_a_reboot_before_an_outdated_document(self, last: list[ScheduledEvent]) -> None:
         """After the reboot, IMDS may still show the event as Scheduled for a moment. A pause that
-        follows is not the event's: the reboot was its pause.
+        follows is not the event's: the reboot was its pause, and nobody has measured that here.
         """
         watch = Watch()
         scheduled = replace(SCHEDULED, event_type="Reboot")

@@ -47,14 +47,18 @@ TIMELESS = replace(SCHEDULED, not_before=None)
 @pytest.mark.parametrize(
     ("event", "booted", "end"),
     [
-        (replace(SCHEDULED, event_type="Freeze"), 1000, "lost"),  # a freeze keeps the memory
-        (replace(SCHEDULED, event_type="OfTomorrow"), 1000, "lost"),  # nobody knows what this does
-        (replace(SCHEDULED, resources=("vm_1",)), 1000, "lost"),  # another VM's
-        (SCHEDULED, 300, "lost"),
-        (SCHEDULED, 894, "lost"),
-        (SCHEDULED, 895, "completed"),
-        (SCHEDULED, 901, "completed"),
-        (TIMELESS, 60, "completed"),
+        pytest.param(
+            replace(SCHEDULED, event_type="Freeze"), 1000, "lost", id="a Freeze boots no VM"
+        ),
+        pytest.param(
+            replace(SCHEDULED, event_type="OfTomorrow"), 1000, "lost", id="of an unknown type"
+        ),
+        pytest.param(replace(SCHEDULED, resources=("vm_1",)), 1000, "lost", id="another VM's"),
+        pytest.param(SCHEDULED, 300, "lost", id="long before NotBefore"),
+        pytest.param(SCHEDULED, 894, "lost", id="6 s before NotBefore"),
+        pytest.param(SCHEDULED, 895, "completed", id="5 s before NotBefore"),
+        pytest.param(SCHEDULED, 901, "completed", id="after NotBefore"),
+        pytest.param(TIMELESS, 60, "completed", id="without a NotBefore it may begin at any time"),
     ],
 )
 def test_what_a_boot_proves(event: ScheduledEvent, booted: float, end: str) -> None:
@@ -80,14 +84,15 @@ def test_a_boot_at_an_unknown_time() -> None:
 
 def test_boot_before_the_event_is_no_evidence() -> None:
     """The boot in which the event was first seen proves nothing, even if the wall clock is set
-    meanwhile, so that this boot seems to have been later.
+    forward afterwards: by the new wall clock, this boot was later than the first sight.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    # This VM booted 5000 s before START. By the wall clock as it is set now, that was an hour after
-    # START.
-    booted = at(-5000, jump=5000 + 3600)
-    assert watch.sees(at(1200), watched=False, booted_at=booted) == ["lost"]
+    # This VM booted 5000 s before START. By the new wall clock, that was an hour after START.
+    set_forward = 5000 + 3600
+    booted = at(-5000, jump=set_forward)
+    now = at(1200, jump=set_forward)
+    assert watch.sees(now, watched=False, booted_at=booted) == ["lost"]
 
 
 def test_cancelled_long_after_an_unrelated_reboot() -> None:

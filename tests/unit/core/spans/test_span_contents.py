@@ -11,7 +11,7 @@ from support.events.span_watcher import GUID, PREFIX, START, STARTED, Watcher, s
 class TestAttributes:
     """The attributes of spans."""
 
-    def test_the_root_span_has_all_of_them(self) -> None:
+    def test_the_root_span_has_every_attribute(self) -> None:
         """The span of the whole event has everything that was known of it, such as the NotBefore
         that a started event no longer shows.
         """

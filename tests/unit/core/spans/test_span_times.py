@@ -150,7 +150,9 @@ class TestTransitions:
         assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == "completed"
 
     def test_an_approval_that_a_reboot_shows(self) -> None:
-        """The approval ends when it was sent, not when the exporter is back after the reboot."""
+        """The span of an approval ends when the approval was sent, not when the exporter is back
+        after the reboot.
+        """
         vm = Watcher()
         vm.sees(scheduled(event_type="Reboot"), at=0)
         vm.known = mark_requested(
