@@ -26,7 +26,9 @@ class Machine:
     exporter: Exporter
     hook: Program
     state: Path
-    prepared: Path
+    script_runs: Path
+    """A line for each run of the hook's script: the phase and the EventId."""
+
     events: list[dict[str, object]] = field(default_factory=list)
 
     def announce(self, event_id: str) -> None:
@@ -51,8 +53,8 @@ class Machine:
         assert done.returncode == 0, done
 
     def runs(self, phase: str) -> list[str]:
-        """Return the EventId of each run of the hook's script."""
-        lines = self.prepared.read_text().splitlines() if self.prepared.exists() else []
+        """Return the EventId of each run of the hook's script in this phase."""
+        lines = self.script_runs.read_text().splitlines() if self.script_runs.exists() else []
         return [line.split()[1] for line in lines if line.startswith(phase)]
 
     def failures(self) -> float:
@@ -75,9 +77,9 @@ def test_off_audit_enforced_allowed_and_off_again(
     prepared for and approved once, and the journal has its whole life.
     """
     state = tmp_path / "state"
-    prepared = tmp_path / "prepared"
+    script_runs = tmp_path / "script_runs"
     script = tmp_path / "script.sh"
-    script.write_text(f'#!/bin/sh\necho "$1 $EVENT_ID" >>{prepared}\n')
+    script.write_text(f'#!/bin/sh\necho "$1 $EVENT_ID" >>{script_runs}\n')
     script.chmod(0o755)
     with Simulator(vm(), requests_per_second=1000) as simulator:
         often = ("--poll.interval", "250ms")
@@ -85,7 +87,7 @@ def test_off_audit_enforced_allowed_and_off_again(
         exporter = start_exporter(simulator.url, *flags)
         arguments = [COMMAND, "hook", "--imds.endpoint", simulator.url, *flags, "--", str(script)]
         with Program(arguments, tmp_path / "hook.log", **environment()) as hook:
-            machine = Machine(simulator, exporter, hook, state, prepared)
+            machine = Machine(simulator, exporter, hook, state, script_runs)
             machine.announce("OFF")
             machine.assert_prepared_and_approve("OFF")
             simulator.inject("agent-audit")

@@ -35,7 +35,10 @@ class Watched:
     exporter: Exporter
 
     def serve(self, body: bytes, status: int = 200) -> Scrape:
-        """Serve ``body`` and return the metrics after a poll that began later."""
+        """Serve ``body`` and return the metrics after a poll that began later.
+
+        Of two more polls, the first one may have begun before.
+        """
         self.service.status = status
         self.service.body = body
         before = self.exporter.scrape().total("polls_total")

@@ -248,7 +248,7 @@ SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --
 
 
 @pytest.mark.parametrize(
-    ("section", "said", "is_approved"),
+    ("section", "lines_of_the_hook", "is_approved"),
     [
         ("Patroni", (SWITCHED, "outcome=ok", ": accepted"), True),
         (
@@ -262,7 +262,7 @@ SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --
     ],
 )
 def test_trials_of_the_page_on_databases(
-    section: str, said: Sequence[str], is_approved: bool, stage: Stage
+    section: str, lines_of_the_hook: Sequence[str], is_approved: bool, stage: Stage
 ) -> None:
     """The commands of each section print what the page says. The first block of the page makes
     stand-ins for the programs of a database.
@@ -285,6 +285,6 @@ def test_trials_of_the_page_on_databases(
         for commands in (stand_ins.replace("http://127.0.0.1:10170", url), *before):
             subprocess.run(["sh", "-e", "-c", commands], cwd=stage.folder, env=env, check=True)
         with start(hook, "hook.log") as running_hook:
-            for line in said:
+            for line in lines_of_the_hook:
                 running_hook.wait_for_line(line)
         assert (" approved " in imds.log) == is_approved

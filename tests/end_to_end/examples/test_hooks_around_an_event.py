@@ -52,6 +52,7 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
         ):
             simulator.play(ONE_REBOOT)
             eventually(lambda: stage.calls, "the drain")
+            # An approval that does not wait for the drain would come within a few polls.
             polls = exporter.scrape().total("polls_total")
             exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
             assert not approved(simulator), "the drain has not ended"

@@ -281,7 +281,7 @@ def test_the_ticket_that_the_page_promises() -> None:
     (group,) = (each for each in groups(settings) if alert in each.alerts)
     evaluated_late = parse_duration(group.interval)
     sent_late = parse_duration(settings.text("group.wait"))
-    polls_and_scrapes = 10
+    polls_and_scrapes = 10  # seconds, more than enough until the failed poll is in Prometheus
     # Twice as late, for a machine that is slow.
     late = 2 * (evaluated_late + sent_late) + polls_and_scrapes
     assert int(seconds) > parse_duration(alert.pending_for) + late

@@ -121,8 +121,8 @@ class Container:
         self.process.wait(PATIENCE)
 
     @property
-    def first(self) -> psutil.Process:
-        """Its process 1, as this machine sees it."""
+    def process_1(self) -> psutil.Process:
+        """The container's process 1, as this machine sees it."""
         outside = psutil.Process(self.process.pid)
         (process,) = eventually(outside.children, "the process in the container")
         return process
@@ -143,7 +143,8 @@ class Container:
 
     def execute(self, *command: str, user: int = USER) -> subprocess.CompletedProcess[str]:
         """Run another command in it, as container engines do for health checks."""
-        enter = ["nsenter", "--target", str(self.first.pid), "--mount", "--pid", "--root", "--wd"]
+        target = str(self.process_1.pid)
+        enter = ["nsenter", "--target", target, "--mount", "--pid", "--root", "--wd"]
         return subprocess.run(
             [*enter, "--setuid", str(user), "--setgid", str(user), "--", *command],
             check=False,
@@ -211,8 +212,8 @@ def run(image: Image, volume: Path, tmp_path: Path) -> Iterator[Run]:
 
 
 def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None:
-    """On a read-only root its metrics are right, and a new container on the same volume
-    continues.
+    """On a read-only root, the container's metrics are right, and a new container on the same
+    volume continues with its journal.
     """
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
@@ -246,15 +247,15 @@ def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None
 def stop(container: Container) -> int:
     """Send SIGTERM to process 1, which ends only if it handles that; return its exit status."""
     began = time.monotonic()
-    container.first.send_signal(signal.SIGTERM)
+    container.process_1.send_signal(signal.SIGTERM)
     status = container.process.wait(PATIENCE)
     assert time.monotonic() - began < SOON
     return status
 
 
 def test_it_has_no_powers(run: Run) -> None:
-    """It runs as the numeric user, without groups or capabilities, and nobody can write to its root
-    file system.
+    """The container's process runs as the numeric user, without groups or capabilities, and not
+    even root can write to its root file system.
     """
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
@@ -276,15 +277,15 @@ def test_health(run: Run, image: Image) -> None:
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
         eventually(lambda: container.is_healthy(image), "health")
-        container.first.suspend()
+        container.process_1.suspend()
         assert not container.is_healthy(image)
-        container.first.resume()
+        container.process_1.resume()
         assert container.is_healthy(image)
 
 
 def test_what_is_in_it(image: Image) -> None:
-    """It holds the program, its pinned libraries, all compiled, and the shipped files; nothing
-    else, and no caches.
+    """The image holds the program, its pinned libraries, all compiled, and the shipped files;
+    nothing else, and no caches.
     """
     share = image.root / "usr/share/azure-scheduled-events-exporter"
     exported = {path.relative_to(share) for path in share.rglob("*") if path.is_file()}
@@ -321,8 +322,8 @@ def test_what_is_in_it(image: Image) -> None:
 
 
 def test_configuration(image: Image) -> None:
-    """Its labels, port, volume and command are as documented, and nothing of the machine that built
-    it is in it.
+    """The image's labels, port, volume and command are as documented, and the image has nothing of
+    the machine that built it.
     """
     version = subprocess.run(
         [COMMAND, "--version"], capture_output=True, text=True, env=environment(), check=True

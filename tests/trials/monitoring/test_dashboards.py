@@ -28,6 +28,8 @@ SPEED = 60
 ENDED = ("completed", "cancelled", "lost", "withdrawn")
 RATES = {"CPU", "Time of a poll", "Memory", "Answer age"}
 """Columns in which engines differ, or which change between two questions."""
+MOST_ROWS = 50
+"""Of a table or a timeline, by docs/dashboards.md; no other panel has a query of more series."""
 SCENARIOS = Path(simulator.__file__).parent / "scenarios"
 
 
@@ -51,7 +53,7 @@ class Stage:
     victoria: VictoriaMetrics
     exporters: dict[str, Exporter]
 
-    def known(self) -> Counter[tuple[str, str]]:
+    def events_of_exporters(self) -> Counter[tuple[str, str]]:
         """Return the current events, by id and state, as the exporters' API has them."""
         found: dict[str, str] = {}
         for exporter in self.exporters.values():
@@ -59,14 +61,14 @@ class Stage:
                 found[event["event_id"]] = event["event_status"]
         return Counter(found.items())
 
-    def shown(self) -> Counter[tuple[str, str]]:
+    def events_of_board(self) -> Counter[tuple[str, str]]:
         """Return the current events, by id and state, as the board of the fleet shows them now."""
         rows = BoardReader("fleet", self.prometheus.url).table(titles.EVENTS)
-        # None if it ends between two queries.
+        # The row has no State if its event ends between two queries.
         states = [(row["event_id"], row.get("State", "")) for row in rows]
         return Counter(each for each in states if each[1] not in {*ENDED, "not seen"})
 
-    def past(self) -> set[str]:
+    def outcomes_on_board(self) -> set[str]:
         """Return the outcomes that the board of the fleet shows."""
         return {
             row.get("State", "")
@@ -159,29 +161,36 @@ def _agree(stage: Stage, vm: str) -> None:
         look = partial(_differences, stage, board, variables, moment)
         eventually(look, f"{board} is the same on both engines", 60, until=lambda found: not found)
         answers = BoardReader(board, stage.prometheus.url, variables).answers()
-        assert {name: len(series) for name, series in answers.items() if len(series) > 50} == {}
+        counts = {name: len(series) for name, series in answers.items()}
+        assert {name: count for name, count in counts.items() if count > MOST_ROWS} == {}
 
 
 def test_boards_show_what_exporters_know(stage: Stage) -> None:
     """While events are announced, happen and end, the table has each of them in its state, and both
     engines agree.
     """
+
+    def board_has_state(state: str) -> bool:
+        return any(each == state for _, each in stage.events_of_board())
+
     for what, reached in (
-        ("events are Scheduled", lambda: any(state == "Scheduled" for _, state in stage.shown())),
-        ("events are Started", lambda: any(state == "Started" for _, state in stage.shown())),
-        ("events completed", lambda: "completed" in stage.past()),
-        ("one was cancelled", lambda: {"completed", "cancelled"} <= stage.past()),
+        ("events are Scheduled", lambda: board_has_state("Scheduled")),
+        ("events are Started", lambda: board_has_state("Started")),
+        ("events completed", lambda: "completed" in stage.outcomes_on_board()),
+        ("one was cancelled", lambda: {"completed", "cancelled"} <= stage.outcomes_on_board()),
     ):
         eventually(reached, what)
         eventually(
-            lambda: stage.shown() == stage.known(), "the board shows the events that exporters know"
+            lambda: stage.events_of_board() == stage.events_of_exporters(),
+            "the board shows the events that exporters know",
         )
         _agree(stage, "rollout_0")
 
 
 def test_exporters_that_are_killed_are_no_quiet_ones(stage: Stage) -> None:
-    """The board of the fleet counts them as blind, and both engines agree about what is left. The
-    board of such a VM does not say that it has no next event: nobody knows.
+    """The board of the fleet counts exporters that are killed as blind, and both engines agree
+    about what is left. The board of such an exporter's VM does not say that the VM has no next
+    event: nobody knows.
     """
     fleet = BoardReader("fleet", stage.prometheus.url)
     count = len(stage.exporters)

@@ -143,8 +143,8 @@ def _wait_for_all(ways: Mapping[str, Receiver], fleet: Fleet) -> None:
 
 
 def _others(fleet: Fleet) -> Iterator[Key]:
-    """Yield what only rules tell."""
-    yield f"{PREFIX}Reboot", "NAMELESS"
+    """Yield the alerts that only rules raise, because no exporter pushes them."""
+    yield f"{PREFIX}Reboot", "NAMELESS"  # an event without VMs, so no exporter's own
     for each in fleet.troubles:
         about = each.target
         if each.alert in ABOUT_EVENTS:
@@ -206,7 +206,7 @@ def _table(counts: Counter[tuple[str, str]], wrong: int) -> str:
     return "\n" + "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
-def test_same(notified: FirstNotifications) -> None:
+def test_rules_and_pushes_write_the_same_texts(notified: FirstNotifications) -> None:
     """Of an event that stays as it is, the texts by rules on both engines are those by pushes."""
     for key in notified.placed:
         pushed = notified.by_way[PUSHES][key]["annotations"]

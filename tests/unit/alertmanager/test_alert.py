@@ -81,7 +81,7 @@ def test_disabled_alert() -> None:
     assert alert_of(LIFE, Kind.ANNOUNCED, VM, catalog, {}) is None
 
 
-def test_more_labels() -> None:
+def test_additional_labels_replace_none_of_the_rule() -> None:
     """``--alertmanager.labels`` replaces no label of the rule, as the external labels of a
     Prometheus.
     """
@@ -121,9 +121,9 @@ def event_ids(found: Wanted | None) -> tuple[list[str], list[str]] | None:
     return firing, ended
 
 
-def life(name: str, **more: object) -> Lifecycle:
-    """Return an event with this id."""
-    return replace(LIFE, event=replace(EVENT, event_id=name), **more)  # type: ignore[arg-type]  # fields by name
+def life(event_id: str, **more: object) -> Lifecycle:
+    """Return the event LIFE with this id, and with other values in the fields ``more``."""
+    return replace(LIFE, event=replace(EVENT, event_id=event_id), **more)  # type: ignore[arg-type]  # fields by name
 
 
 NOW = Timestamp(80.0)

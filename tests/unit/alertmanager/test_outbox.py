@@ -136,11 +136,11 @@ def test_end_that_stays_in_the_journal() -> None:
     wanted = Wanted([alert()])
     posts(outbox, wanted, 0.0)
     ended = 40.0
-    posted = [
-        each
-        for now in range(40, 4000, 10)
-        for each in posts(outbox, Wanted([], [(alert(), now - ended)]), float(now))
-    ]
+    posted = []
+    for now in range(40, 4000, 10):
+        seconds_since_the_end = now - ended
+        in_the_journal = Wanted([], [(alert(), seconds_since_the_end)])
+        posted += posts(outbox, in_the_journal, float(now))
     assert posted == [("Reboot", "ended")] * 3
 
 

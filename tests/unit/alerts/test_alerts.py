@@ -204,9 +204,11 @@ def test_which_words_of_a_company_page_or_notify() -> None:
 def test_severities_that_should_perhaps_page(
     severities: str, paging: str, suspect: list[str]
 ) -> None:
-    """The program warns of the words of severities that do not page, although they were probably
-    meant to: a word that nobody has called one of tickets, on alerts that page by default, or the
-    name of a level that has another word now.
+    """The program warns of each word of severity that does not page, but was probably meant to.
+
+    Such a word is either on an alert that pages by default, or it is the name of a level that has
+    another word now. A word that certainly means tickets is left out: the word of the level warning
+    or info, or, beside a list of the words that page, the word of an alert that makes tickets.
 
     By default, Reboot and Redeploy page, and Freeze and Preempt make tickets. ``paging`` is the
     setting ``severities.paging``: the list of the words that page.
@@ -329,7 +331,7 @@ def test_labels_and_severities() -> None:
     assert gone == {"AzureScheduledEventFreeze", "AzureScheduledEventMaintenance"}
 
 
-def test_readable() -> None:
+def test_an_operator_can_review_the_rules() -> None:
     """An operator can review the file: expressions are short, and recordings and settings few.
 
     The limits are budgets: whoever needs more raises them on purpose.

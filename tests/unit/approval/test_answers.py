@@ -79,8 +79,8 @@ def test_no_answer(known: Lifecycles) -> None:
 
 
 def test_another_request_for_the_event(known: Lifecycles) -> None:
-    """A request that was not sent is no failure if another one has had the event approved. While
-    that one is under way, the event may be approved.
+    """A request that was not sent is no failure if another request has had the event approved.
+    While the other request is still under way, the result says that the event may be approved.
     """
     not_sent = "not approved: it was not sent before it expired"
     assert result_at_the_end(not_sent, known.current["A"]) == not_sent

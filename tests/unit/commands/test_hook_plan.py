@@ -218,7 +218,8 @@ def test_nothing_begins_or_is_approved_while_it_recovers() -> None:
 
 def test_an_interrupted_recovery_goes_on_after_the_next_preparation() -> None:
     """If another event is prepared for after an interrupted recovery, the recovery begins again
-    under its id when that event is over too, for the event that was prepared for last.
+    when that event is over, too. It keeps the id of its run, and names the event that was prepared
+    for last.
     """
     b = life(event_id="B")
     recover = ran("A", Phase.RECOVER, NOW, None)
@@ -229,7 +230,7 @@ def test_an_interrupted_recovery_goes_on_after_the_next_preparation() -> None:
 
 
 def test_what_was_interrupted_with_its_hook() -> None:
-    """A run that was interrupted with its hook begins again under its id."""
+    """A run that was interrupted when its hook ended begins again, and keeps its id."""
     prepare = ran("A", Phase.PREPARE, 1.0, None)
     [again] = begins(seen([life()], [prepare]), Rules())
     assert (again.run, again.outcome) == (prepare.run, None)

@@ -61,9 +61,10 @@ def test_the_journal_gets_runs_when_there_is_one(tmp_path: Path) -> None:
     """Runs from before the first exporter get into its journal: those of the hook that runs, and
     those of an earlier process of that hook.
     """
+    # The earlier process is played by a hook in another folder. Its threads go on, but find no
+    # journal there. So run 1 can get into the journal only from the file that it leaves.
     elsewhere = tmp_path / "elsewhere"
     Runs(elsewhere, NAME, LOG).keep(run("1"))
-    # Its threads go on, but never get a journal there: so it is the second hook that sends its run.
     folder = tmp_path / "state"
     folder.mkdir()
     state_file(elsewhere, NAME).rename(state_file(folder, NAME))

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "cause"),
     [
         (b"\xef\xbb\xbf#!/bin/sh\n", "it begins with a byte order mark"),
         ("#!/bin/sh\n".encode("utf-16"), "it begins with a byte order mark"),
@@ -24,24 +24,24 @@ from azure_scheduled_events_exporter.errors import UsageError
         (b"echo drained\n", "it has no first line that names its interpreter"),
     ],
 )
-def test_a_script_that_cannot_be_executed(tmp_path: Path, script: bytes, said: str) -> None:
-    """It is refused at the start, with the cause, and not at the first event."""
+def test_a_script_that_cannot_be_executed(tmp_path: Path, script: bytes, cause: str) -> None:
+    """Such a script is refused at the start, with the cause, and not at the first event."""
     path = tmp_path / "script"
     path.write_bytes(script)
     path.chmod(0o755)
-    with pytest.raises(UsageError, match=re.escape(f"{path}: {said}")):
+    with pytest.raises(UsageError, match=re.escape(f"{path}: {cause}")):
         check_script(str(path))
 
 
 @pytest.mark.parametrize(
-    ("interpreter", "said"),
+    ("interpreter", "cause"),
     [
         (b"#!/bin/sh\r\n", "its lines end with CR LF"),
         (b"echo drained\n", "it has no first line that names its interpreter"),
         (b"#!/opt/none/python3\n", "its interpreter /opt/none/python3 does not exist"),
     ],
 )
-def test_an_interpreter_that_is_a_script(tmp_path: Path, interpreter: bytes, said: str) -> None:
+def test_an_interpreter_that_is_a_script(tmp_path: Path, interpreter: bytes, cause: str) -> None:
     """A script is also refused if its interpreter is one that cannot be executed, with the cause of
     that.
     """
@@ -51,7 +51,7 @@ def test_an_interpreter_that_is_a_script(tmp_path: Path, interpreter: bytes, sai
     script = tmp_path / "script"
     script.write_text(f"#!{wrapper}\n")
     script.chmod(0o755)
-    whole = f"{script}: its interpreter {wrapper} cannot be executed: {said}"
+    whole = f"{script}: its interpreter {wrapper} cannot be executed: {cause}"
     with pytest.raises(UsageError, match=re.escape(whole)):
         check_script(str(script))
 
@@ -60,13 +60,13 @@ def test_what_is_no_program(tmp_path: Path) -> None:
     """A folder, a file that is not executable, or nothing is named as what it is."""
     plain = tmp_path / "plain"
     plain.touch(mode=0o644)
-    for name, said in (
+    for name, cause in (
         (str(tmp_path), "is a folder"),
         (str(plain), "is not an executable file: run chmod +x"),
         (str(tmp_path / "none"), "does not exist"),
         ("no-such-program", "there is no such program on PATH"),
     ):
-        with pytest.raises(UsageError, match=re.escape(f"{name}: {said}")):
+        with pytest.raises(UsageError, match=re.escape(f"{name}: {cause}")):
             check_script(name)
 
 

@@ -30,7 +30,7 @@ _DEFAULTS = {"alertmanager.labels": "default=yes"}
 
 
 def test_defaults() -> None:
-    """With nothing set, the contract's defaults hold."""
+    """With nothing set but the journal's path, every setting has the default that users rely on."""
     config = resolve({"journal.path": "memory"}, {})
     assert config == Config(
         imds_endpoint="http://169.254.169.254",
