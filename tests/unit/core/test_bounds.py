@@ -32,7 +32,7 @@ def many(prefix: str, event: ScheduledEvent = PEER, count: int = 1500) -> list[S
     return [replace(event, event_id=f"{prefix}{number}") for number in range(count)]
 
 
-def own(known: Lifecycles) -> int:
+def number_of_own(known: Lifecycles) -> int:
     """Return how many of the current events are this VM's."""
     return sum(life.is_mine for life in known.current.values())
 
@@ -73,7 +73,7 @@ def test_own_events_are_bounded_too() -> None:
     watch.sees(at(0), SCHEDULED)
     for number in range(3):
         watch.sees(at(number), *many(f"E{number}-", SCHEDULED), unreadable=MALFORMED)
-    assert own(watch.known) == len(watch.known.current) == MOST_OWN
+    assert number_of_own(watch.known) == len(watch.known.current) == MOST_OWN
     assert "A" in watch.known.current
 
 

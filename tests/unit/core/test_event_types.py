@@ -39,5 +39,6 @@ def test_a_type_that_azure_adds() -> None:
     """A type that the table does not have is no reboot and has no facts."""
     assert not takes_vm_down("OfTomorrow")
     assert EVENT_FACTS.get("OfTomorrow") is None
+    # The documented types, for comparison.
     assert all(map(takes_vm_down, ("Reboot", "Redeploy", "Preempt", "Terminate")))
     assert not takes_vm_down("Freeze")

@@ -32,7 +32,10 @@ def read(seconds: float, retransmitted: int, timeouts: int, *, step: float = 0.0
 
 
 class Watched:
-    """A VM whose event is observed."""
+    """A VM whose event is observed.
+
+    From its third readings on, the first ones count as those of a minute ago.
+    """
 
     def __init__(self) -> None:
         self.known = Lifecycles()

@@ -62,7 +62,7 @@ def test_users_outside_ascii() -> None:
 
 
 @pytest.fixture
-def others_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def netrc_and_wrong_ca_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment with credentials for this machine, and with a CA that has signed nothing."""
     (tmp_path / ".netrc").write_text("machine localhost login me password netrc\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -71,7 +71,7 @@ def others_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(other.own.certificate))
 
 
-@pytest.mark.usefixtures("others_environment")
+@pytest.mark.usefixtures("netrc_and_wrong_ca_in_the_environment")
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CA and the token of a server's own file override the CA bundle and the .netrc of the

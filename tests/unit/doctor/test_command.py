@@ -14,7 +14,7 @@ from support.servers.http_peer import Peer
 PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": f"http://{NOBODY}"}
 
 
-def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
+def _flags_on_the_vm(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
     """Return the flags of a doctor on the exporter's VM."""
     address = f"127.0.0.1:{exporter.port}"
     return {"imds.endpoint": simulator.url, "web.listen-address": address, "journal.path": "memory"}
@@ -26,7 +26,8 @@ def test_an_exporter_that_does_not_push_yet(simulator: Simulator, tmp_path: Path
     """
     with Exporter(simulator.url, tmp_path / "log") as exporter:
         exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
-        (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")
+        report = doctor(_flags_on_the_vm(simulator, exporter), **PUSHING)
+        (found,) = report.of("exporter-deliveries")
     assert found["mark"] == "wrong"
     assert "pushes no alerts, although --alertmanager.url is set" in found["sentence"]
 
@@ -48,10 +49,13 @@ def test_an_exporter_that_pushes(
             simulator.url, tmp_path / "log", "--alertmanager.url", alertmanager.url
         ) as exporter,
     ):
-        is_accepted = float(mark == "ok")
-        exporter.shows("a push", lambda scrape: scrape.value("alertmanager_up") == is_accepted)
+        up_after_the_push = float(mark == "ok")
+        exporter.shows(
+            "a push", lambda scrape: scrape.value("alertmanager_up") == up_after_the_push
+        )
         pushing = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": alertmanager.url}
-        (found,) = doctor(_here(simulator, exporter), **pushing).of("exporter-deliveries")
+        report = doctor(_flags_on_the_vm(simulator, exporter), **pushing)
+        (found,) = report.of("exporter-deliveries")
     assert (found["mark"], found["sentence"]) == (mark, sentence)
 
 

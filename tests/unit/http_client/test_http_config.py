@@ -42,7 +42,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     ],
 )
 def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
-    """Credentials come from the file itself or from files beside it."""
+    """Each key is read, and credentials come from the file itself or from files beside it."""
     (tmp_path / "secret").write_text("hidden\n")
     (tmp_path / "http.yaml").write_text(text)
     assert load(tmp_path / "http.yaml") == expected
@@ -141,9 +141,9 @@ def test_a_hash_for_a_password(kind: str, tmp_path: Path) -> None:
     """A bcrypt hash where a client needs the password is refused, and not shown."""
     hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
     (tmp_path / "secret").write_text(f"{hashed}\n")
-    given = {"password": hashed, "password_file": "secret"}[kind]
+    value = {"password": hashed, "password_file": "secret"}[kind]
     file = tmp_path / "http.yaml"
-    file.write_text(f"basic_auth:\n  username: me\n  {kind}: {given}\n")
+    file.write_text(f"basic_auth:\n  username: me\n  {kind}: {value}\n")
     with pytest.raises(UsageError, match=f":3: basic_auth.{kind}: is a bcrypt hash") as refused:
         load(file)
     assert hashed not in str(refused.value)

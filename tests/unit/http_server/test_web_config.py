@@ -53,14 +53,10 @@ def test_error(text: str, error: str, folder: Path) -> None:
     path = write(folder, text.replace("PAIR", PAIR))
     with pytest.raises(UsageError) as raised:
         load(path)
-    shown = (
-        str(raised.value)
-        .removeprefix(str(path))
-        .replace(f"{folder}/", "")
-        .replace(str(folder), "FOLDER")
-    )
-    assert shown == error.strip()
-    assert "$2" not in shown, "every hash of bcrypt begins so"
+    after_the_file_name = str(raised.value).removeprefix(str(path))
+    message = after_the_file_name.replace(f"{folder}/", "").replace(str(folder), "FOLDER")
+    assert message == error.strip()
+    assert "$2" not in message, "every hash of bcrypt begins so"
 
 
 def test_every_key(folder: Path) -> None:

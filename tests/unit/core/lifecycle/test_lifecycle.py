@@ -204,7 +204,7 @@ def test_what_a_life_remembers() -> None:
     life = watch.life
     assert life.approved_by is Approver.EXPORTER
     assert (life.outcome, life.ended_at) == (Transition.COMPLETED, at(600))
-    assert watch.known == Lifecycles({}, {"A": life})
+    assert watch.known == Lifecycles(current={}, ended={"A": life})
 
 
 def test_what_a_life_that_returns_remembers() -> None:

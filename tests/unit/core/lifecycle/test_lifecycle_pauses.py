@@ -91,9 +91,9 @@ class TestPause:
             assert watch.life.observed_pause == measured, event_type
 
     @pytest.mark.parametrize(
-        "last", [[replace(STARTED, event_type="Reboot")], []], ids=["Started", "gone"]
+        "shown_last", [[replace(STARTED, event_type="Reboot")], []], ids=["Started", "gone"]
     )
-    def test_a_reboot_before_an_outdated_document(self, last: list[ScheduledEvent]) -> None:
+    def test_a_reboot_before_an_outdated_document(self, shown_last: list[ScheduledEvent]) -> None:
         """After the reboot, IMDS may still show the event as Scheduled for a moment. A pause that
         follows is not the event's: the reboot was its pause, and nobody has measured that here.
         """
@@ -102,7 +102,8 @@ class TestPause:
         watch.sees(at(0), scheduled)
         booted_at = at(960, boot="boot-2")
         watch.sees(at(990, boot="boot-2"), scheduled, watched=False, booted_at=booted_at)
-        watch.sees(at(991, boot="boot-2"), *last, booted_at=booted_at, pause=Pause(0.02))
+        last_moment = at(991, boot="boot-2")
+        watch.sees(last_moment, *shown_last, booted_at=booted_at, pause=Pause(0.02))
         assert watch.life.observed_pause is None
 
     @pytest.mark.parametrize("vm_name", ["vm_9", None])

@@ -19,7 +19,7 @@ from support.programs import eventually
 
 
 def test_the_second_is_refused(folder: Path, start: Open) -> None:
-    """The second one gets an error with the file and what to do."""
+    """A second exporter gets an error with the file and what to do."""
     start(folder)
     with pytest.raises(
         JournalInUseError,
