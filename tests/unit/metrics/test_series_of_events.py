@@ -58,9 +58,10 @@ def test_the_impact_of_own_events() -> None:
 
 def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
     """The series have when the newest document came that showed the event, and when its impact
-    begins, also if it is harmless. Advice has no time, and so no impact.
+    begins, in whole seconds, also if it is harmless. Advice has no time, and so no impact.
 
-    The second document is partly unreadable and lacks WAITS, so WAITS stays seen at the first.
+    The first document comes at 0.5 s. The second one, at 60.5 s, is partly unreadable and lacks
+    WAITS, so WAITS stays seen at 0.5 s.
     """
     waiting = ScheduledEvent("WAITS", "Redeploy", "Scheduled", "User", ("web_0",), NOON + 900)
     runs = replace(waiting, event_id="RUNS", status="Started", not_before=None, source="Platform")
@@ -81,13 +82,17 @@ def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
     impact = scrape.series("event_impact_timestamp_seconds", event_type="Redeploy", scope="self")
     assert {(labels["event_id"], labels["kind"]): value - NOON for labels, value in impact} == {
         ("WAITS", "requested"): 900,
-        ("RUNS", "without_notice"): 0,
+        ("RUNS", "without_notice"): 0,  # it was Started at 0.5 s
         ("NEVER", "harmless"): 900,
     }
 
 
 def test_the_impact_of_events_of_other_vms() -> None:
-    """A VM that died cannot say that its event has started, so its peers do, of ten VMs at most."""
+    """A VM that died cannot say that its event has started, so its peers do, of ten VMs at most.
+
+    The labels of the place are in lower case, also those of ``event_info``, so that rules can join
+    them.
+    """
     names = tuple(f"web_{number}" for number in range(1, 13))
     runs = ScheduledEvent("RUNS", "Reboot", "Started", "Platform", names)
     events = [

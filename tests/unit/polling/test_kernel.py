@@ -30,7 +30,7 @@ class Network:
     seconds: float = 0.0
 
     def counts(self, retransmitted: int, timeouts: int) -> None:
-        """Let the kernel have counted so much."""
+        """Write the counters: so many retransmitted segments and timeouts since the boot."""
         (self.folder / "snmp").write_text(SNMP.format(retransmitted))
         (self.folder / "netstat").write_text(NETSTAT.format(timeouts))
 
@@ -48,8 +48,8 @@ def network(tmp_path: Path) -> Network:
 
 
 def test_the_minute_before(network: Network) -> None:
-    """With its readings, a look returns those of the look before it, and those of a minute before
-    that one.
+    """A look returns three readings of the counters: of now, of the previous look, and of a minute
+    before the previous look.
 
     ``is_changed`` says that the document has changed. Without a change, the counters are read only
     every 5 s.
@@ -73,7 +73,9 @@ def test_the_minute_before(network: Network) -> None:
 
 
 def test_few_looks(network: Network) -> None:
-    """Counters are read every 5 s, so that an event without notice has a minute before it too."""
+    """While the document does not change, the counters are read every 5 s. So there is a reading of
+    a minute before an event, too, although nothing has announced it.
+    """
     kernel = Kernel(network.now, network.folder)
     looks = []
     for second in range(121):

@@ -70,7 +70,7 @@ def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
     good = event(EventSource="User")
     entries = [good, {**good, "EventId": ""}, None]
     body = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()
-    machine.polls(0, good, body=body)
+    machine.polls(0, good, body=body)  # IMDS sends the body, and accepts an approval of ``good``
     assert machine.transitions == {"detected": 1, "approved": 1}
     assert [each.event_id for each in machine.imds.record] == [ID]
 

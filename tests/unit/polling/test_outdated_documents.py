@@ -87,7 +87,9 @@ def test_a_policy_decides_again(
 
 
 def test_a_request_waits(machine: Machine, imds: SlowDocuments) -> None:
-    """An operator's request that was not sent for this reason waits for the next document."""
+    """An operator's request that was not sent, because the document was asked for over 3 s ago,
+    waits for the next document.
+    """
     machine.policy = "off"
     machine.polls(0, event())
     assert machine.exporter

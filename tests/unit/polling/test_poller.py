@@ -40,8 +40,8 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_failure_leaves_the_events(
     fault: str, outcome: Outcome, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A poll that fails is counted and logged once; the events stay, and ``up`` is 0 until one
-    succeeds.
+    """Each poll that fails is counted, and only the first one is logged. The events stay, and
+    ``up`` is 0 until a poll succeeds.
     """
     caplog.set_level(logging.INFO)
     machine.imds.inject(fault)
@@ -59,9 +59,10 @@ def test_a_failure_leaves_the_events(
 
 
 def test_a_partly_unreadable_document(machine: Machine) -> None:
-    """What can be read of it is shown, nothing ends, and the poll counts as failed."""
+    """What can be read of such a document is shown, nothing ends, and the poll counts as failed."""
     other = {**event(), "EventId": "OTHER"}
-    machine.polls(1, other, {"EventStatus": "Scheduled"})
+    without_an_id = {"EventStatus": "Scheduled"}
+    machine.polls(1, other, without_an_id)
     partial = snapshot(machine)
     assert sorted(partial.current) == sorted([ID, "OTHER"])
     assert (partial.polls.up, partial.polls.partial) == (False, True)

@@ -44,7 +44,8 @@ def test_late_polls_are_dropped() -> None:
 
 def test_throttled_polls_slow_down_and_recover() -> None:
     """Each 429 doubles the interval, up to 5 s, because the eviction of a Spot VM is announced only
-    30 s before. Each other answer halves it, down to a multiple of the configured interval.
+    30 s before. Each other answer halves it, down to the configured interval. The interval is a
+    multiple of the configured one, so half of 5 s is 2 s here.
     """
     pace = PollSchedule(interval=1.0, start=100.0)
     steps = []
@@ -91,11 +92,11 @@ def test_a_poll_hangs_if_it_is_late_at_two_looks() -> None:
     """
     now = Timestamp(0.0)  # what the clock says; set again below
     liveness = Liveness(lambda: now)
-    due = 130.0
-    liveness.expect(due)
+    seconds_until_due = 130.0
+    liveness.expect(seconds_until_due)
     hung = []
     for late in (29.0, 31.0, 32.0):
-        now = Timestamp(0.0, monotonic=due + late)
+        now = Timestamp(0.0, monotonic=seconds_until_due + late)
         liveness.look()
         hung.append(liveness.hangs)
     assert hung == [False, False, True]

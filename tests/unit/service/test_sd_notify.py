@@ -173,6 +173,9 @@ def test_nobody_there(name: str) -> None:
     ],
 )
 def test_watchdog(environment: dict[str, str], seconds: float | None) -> None:
-    """The watchdog is used only if it is for this process and has a valid time."""
+    """The watchdog is used only if it is for this process, has a valid time, and comes with a
+    socket to notify.
+    """
     assert ServiceManager({"NOTIFY_SOCKET": "@x", **environment}).watchdog_seconds == seconds
-    assert ServiceManager(environment).watchdog_seconds is None
+    without_a_socket = ServiceManager(environment)
+    assert without_a_socket.watchdog_seconds is None

@@ -158,8 +158,8 @@ def test_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> Non
 
 
 def test_fault_times_follow_the_speed() -> None:
-    """A fault holds from its start to just before its end, in compressed time; the last of several
-    wins.
+    """A fault holds from its start to just before its end, in compressed time, and without an end
+    for ever. Of several faults at one moment, the last one wins.
     """
     plan = parse_plan("throttle@2m+30s")
     assert plan == FaultPlan(Fault.THROTTLE, 120, 30)
@@ -173,7 +173,8 @@ def test_fault_times_follow_the_speed() -> None:
         "throttle",
         None,
     ]
-    assert active((parse_plan("503").window(0, 1),), 1e9) is Fault.UNAVAILABLE
+    without_an_end = parse_plan("503").window(0, 1)
+    assert active((without_an_end,), 1e9) is Fault.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

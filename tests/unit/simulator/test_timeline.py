@@ -15,6 +15,8 @@ from azure_scheduled_events_exporter.simulator.timeline import What
 
 START = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 FREEZE = PlannedEvent("Freeze", ("vm_0",), duration=5, announced_at=30, notice=900, started_for=600)
+FREEZE_SECONDS = 30 + 900 + 600
+"""How long a scenario of FREEZE alone takes: from its beginning to the end of the event."""
 FIRST_ID = event_id("seed", 1, "test", 0)
 """The EventId of the first event that a stage of these tests plays."""
 
@@ -151,9 +153,9 @@ def test_loop_gives_fresh_event_ids_each_round() -> None:
     continues.
     """
     played = stage(FREEZE, loop=True)
-    played.advance(START + 2 * 1530)
+    played.advance(START + 2 * FREEZE_SECONDS)
     announced = [each for each in played.record if each.what is What.ANNOUNCED]
-    assert [each.at - START for each in announced] == [30, 1530 + 30]
+    assert [each.at - START for each in announced] == [30, FREEZE_SECONDS + 30]
     assert len({each.event_id for each in announced}) == 2
     assert played.incarnation == 1 + 2 * 3, "each of three changes in two rounds is a new one"
 
@@ -163,15 +165,15 @@ def test_scenarios_follow_one_another() -> None:
     first = scenario(FREEZE, name="first")
     second = scenario(replace(FREEZE, notice=10), name="second")
     played = Stage(Playlist((first, second)), at=START, seed="seed")
-    played.advance(START + 1529)
+    played.advance(START + FREEZE_SECONDS - 1)
     assert played.scenario.name == "first"
     played.advance(START + 99999)
     assert played.scenario.name == "second"
     assert [
         (each.at - START, each.scenario) for each in played.record if each.what is What.STARTED
     ] == [
-        (930, "first"),
-        (1570, "second"),
+        (30 + 900, "first"),
+        (FREEZE_SECONDS + 30 + 10, "second"),
     ]
     assert played.next_at is None
 
@@ -197,17 +199,20 @@ def test_any_text_is_a_seed() -> None:
 
 
 def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
-    """Events placed by hand replace the scenario's; the incarnation grows if they differ."""
+    """Events placed by hand replace the scenario's; the incarnation grows if they differ from those
+    that were shown before. ``place`` returns the incarnation.
+    """
     played = stage(FREEZE)
     mine: list[dict[str, object]] = [{"EventId": "A", "EventType": "Freeze", "Resources": ["vm_0"]}]
     assert played.place(mine, START + 1) == 2
     an_equal_event = dict(mine[0])
-    assert played.place([an_equal_event], START + 2) == 2
+    assert played.place([an_equal_event], START + 2) == 2, "the events are the same"
     played.advance(START + 100)
     assert [event["EventId"] for event in played.events] == ["A"]
     played.approve("a", "vm_1", START + 100)
     last = played.record[-1]
     assert (last.what, last.vm) == (What.APPROVED, "vm_1")
     assert played.incarnation == 2, "an approval changes no event that was placed"
-    assert played.place(None, START + 200) == 3
+    nothing_by_hand = None
+    assert played.place(nothing_by_hand, START + 200) == 3
     assert [event["EventId"] for event in played.events] == [FIRST_ID]

@@ -156,7 +156,9 @@ def test_state_of_a_wrong_type(column: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b"TABLE approval_requests ("])
 def test_bytes_of_the_schema(text: bytes) -> None:
-    """A name in the schema is no UTF-8, so that SQLite's message about it is none, either."""
+    """The exporter goes on if a name in the schema is not UTF-8. SQLite's error message has the
+    name, so it cannot be decoded, either.
+    """
     assert text in sound()
     damaged = bytearray(text)
     damaged[-3] = 0xFF  # in the last word, and in no keyword

@@ -207,7 +207,10 @@ class TestRoundTrip:
         assert list(store.restore().lifecycles.ended) == ids[-REMEMBERED_ENDS:]
 
     def test_no_more_current_events_are_read_than_can_be_known(self, store: Store) -> None:
-        """If the ends of a flood were lost, the newest events are read, as many as can be known."""
+        """Of very many current events, the newest are read, as many as the exporter can know.
+
+        A journal has so many if the ends of earlier events could not be written.
+        """
         too_many = MOST_OWN + 500
         ids = [f"E{n}" for n in range(too_many)]
         write(store, lives=[life(each, first_seen=float(n)) for n, each in enumerate(ids)])

@@ -63,8 +63,8 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
 
 
 def test_a_flood_is_reported(folder: Path, start: Open) -> None:
-    """A full queue drops its oldest entries, and the journal is reported as not up, although the
-    disk works again.
+    """A full queue drops its oldest entries. As they are lost, the journal is reported as not up,
+    although the disk works again.
     """
     recorder = start(folder)
     recorder.sees("A")

@@ -125,14 +125,14 @@ APPROVED_FROM_HERE = {Approver.OPERATOR, Approver.HOOK, Approver.EXPORTER}
 
 
 def course(
-    before: Sequence[ScheduledEvent], approver: Approver | None, gone: float, *, watched: bool
+    before: Sequence[ScheduledEvent], approver: Approver | None, gone_at: float, *, watched: bool
 ) -> Watch:
-    """Return what an exporter has seen of one event.
+    """Return what an exporter has seen of one event, and that its VM has booted meanwhile.
 
     Args:
         before: the events of the documents before the start: the event as Scheduled, or none.
         approver: who approves the event; None: it does not start.
-        gone: when a document lacks it, in seconds after START and the 900 s of its notice.
+        gone_at: when a document lacks it, in seconds after START.
         watched: whether somebody saw its start and its end.
     """
     watch = Watch()
@@ -140,19 +140,27 @@ def course(
     if before and approver in APPROVED_FROM_HERE:
         watch.approves(at(5), approver)
     if approver is not None:
-        waiting = at(899 if approver is Approver.DEADLINE else 20)
-        watch.sees(waiting, *before)
-        watch.sees(replace(waiting, wall=waiting.wall + 3), STARTED, watched=watched)
-    watch.sees(at(900 + gone, boot="boot-2"), watched=watched)
+        last_before_start = 20
+        if approver is Approver.DEADLINE:
+            last_before_start = 899  # NotBefore is at 900 s
+        watch.sees(at(last_before_start), *before)
+        watch.sees(at(last_before_start + 3), STARTED, watched=watched)
+    watch.sees(at(gone_at, boot="boot-2"), watched=watched)
     return watch
 
 
 def lives() -> Iterator[Lifecycle]:
-    """Yield lives of every course: each end, each approval, watched and unwatched."""
-    for before, approver, gone, watched in product(
-        ((), (SCHEDULED,)), (None, *Approver), (30, 901, 40_000), (True, False)
+    """Yield lives of every course: each end, each approval, watched and unwatched, with an end soon
+    after NotBefore or hours later.
+    """
+    not_before = NOT_BEFORE - START
+    for before, approver, gone_at, watched in product(
+        ((), (SCHEDULED,)),
+        (None, *Approver),
+        (not_before + 30, not_before + 40_000),
+        (True, False),
     ):
-        watch = course(before, approver, gone, watched=watched)
+        watch = course(before, approver, gone_at, watched=watched)
         yield from (change.lifecycle for change in watch.changes)
 
 
