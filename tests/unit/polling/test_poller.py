@@ -61,7 +61,7 @@ def test_a_failure_leaves_the_events(
 def test_a_partly_unreadable_document(machine: Machine) -> None:
     """What can be read of such a document is shown, nothing ends, and the poll counts as failed."""
     other = {**event(), "EventId": "OTHER"}
-    without_an_id = {"EventStatus": "Scheduled"}
+    without_an_id: dict[str, object] = {"EventStatus": "Scheduled"}
     machine.polls(1, other, without_an_id)
     partial = snapshot(machine)
     assert sorted(partial.current) == sorted([ID, "OTHER"])
