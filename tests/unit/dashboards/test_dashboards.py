@@ -111,7 +111,7 @@ def test_events_are_marked_on_graphs(board: Json) -> None:
     graphs = {panel["id"]: panel for panel in board["panels"] if panel["type"] == "timeseries"}
     without_marks = set()
     if "filter" in marks:
-        assert marks["filter"]["exclude"]
+        assert marks["filter"]["exclude"], "the ids are those of graphs without marks"
         without_marks = set(marks["filter"]["ids"])
     assert without_marks == {number for number, panel in graphs.items() if "timeFrom" in panel}
     if board["uid"].endswith("-exporter"):  # the page has the query of this board alone
@@ -217,10 +217,10 @@ def test_tables_show_the_columns_that_their_queries_give(board: Json) -> None:
         queries = " ".join(target["expr"] for target in panel["targets"])
         named = columns_by_name(queries)
         assert named <= kept, panel["title"]
-        given = named | LABELS | labels_made(queries) | {"column"}
+        available = named | LABELS | labels_made(queries) | {"column"}
         if "calculateField" in options:
-            given.add(options["calculateField"]["alias"])
-        assert kept <= given, panel["title"]
+            available.add(options["calculateField"]["alias"])
+        assert kept <= available, panel["title"]
         titles = {*kept, *options["organize"]["renameByName"].values()}
         overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
         all_columns = ".*"

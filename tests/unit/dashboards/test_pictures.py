@@ -35,12 +35,12 @@ def test_the_reminder_fails_nothing() -> None:
 def test_every_picture_is_shown_and_loads_quickly() -> None:
     """The pages show the pictures that there are, and no others. None is larger than 400 kB."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    shown = {
+    on_pages = {
         name
         for each in pages
         for name in re.findall(r"\((?:docs/)?images/(.+?)\.png\)", each.read_text("utf-8"))
     }
     files = {path.stem: path.stat().st_size for path in IMAGES.glob("*.png")}
-    assert files.keys() == shown == {*sources(), README_PICTURE}
+    assert files.keys() == on_pages == {*sources(), README_PICTURE}
     largest = 400_000  # bytes
     assert {name for name, size in files.items() if size > largest} == set()

@@ -147,7 +147,9 @@ OURS: dict[str, object] = {
 
 
 def test_refusals_of_the_guest_proxy_agent(tmp_path: Path) -> None:
-    """The agent's status file names the user whom it refuses, also while it only audits."""
+    """Doctor warns if the agent's status file lists a refused request of the exporter. It names the
+    user and the answer, and says that an agent that only audits lets such requests pass.
+    """
     others = {**OURS, "processCmdLine": "/usr/bin/curl"}
     assert list(guest_proxy_agent.examine(tmp_path / "none")) == [], "this VM has no agent"
     (of_others,) = _findings_of_the_agent(tmp_path, others)
@@ -155,6 +157,7 @@ def test_refusals_of_the_guest_proxy_agent(tmp_path: Path) -> None:
     (found,) = _findings_of_the_agent(tmp_path, others, OURS)
     assert found.mark == "warning"
     assert "user undefined, 403 Forbidden, 7 times" in found.sentence
+    assert "In the mode Audit it lets them pass" in found.sentence
     assert "/metadata/scheduledevents" in found.hint
 
 

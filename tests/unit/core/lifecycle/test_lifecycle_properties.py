@@ -44,6 +44,7 @@ VM = "vm_0"
 START = 1_700_000_000.0
 # Without WITHDRAWN: no event of these tests is advice.
 ENDS = {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}
+OF_WHAT_HAS_NOT_STARTED = {Transition.RESCHEDULED, Transition.CANCELLED, Transition.LOST}
 # The members are in the order in which an event has them.
 ORDER = list(Transition)
 
@@ -230,7 +231,7 @@ class Lives(RuleBasedStateMachine):
             transitions = [change.transition for change in changes]
             assert transitions[0] is Transition.DETECTED, event_id
             for part in between_returns(transitions):
-                assert all(transition not in ENDS for transition in part[:-1])
+                assert not ENDS & set(part[:-1]), "only the last transition is an end"
                 once = [
                     transition for transition in part if transition is not Transition.RESCHEDULED
                 ]
@@ -238,10 +239,8 @@ class Lives(RuleBasedStateMachine):
             for transition in (Transition.DETECTED, Transition.APPROVED, Transition.STARTED):
                 assert transitions.count(transition) <= 1
             if Transition.STARTED in transitions:
-                after = transitions[transitions.index(Transition.STARTED) :]
-                assert not {Transition.RESCHEDULED, Transition.CANCELLED, Transition.LOST} & set(
-                    after
-                )
+                from_the_start = transitions[transitions.index(Transition.STARTED) :]
+                assert not OF_WHAT_HAS_NOT_STARTED & set(from_the_start)
 
     @invariant()
     def every_detected_event_has_ended_or_is_current(self) -> None:

@@ -81,7 +81,9 @@ class TestIds:
         assert of_first.span_id == span_id(GUID, "VMSS_0", "scheduled_event")
 
     def test_without_resources_each_view_is_a_root(self) -> None:
-        """An event that names no VM has a parentless span, not one under a VM called nothing."""
+        """The root span of an event that names no VM has no parent: there is no first VM whose span
+        could be one.
+        """
         vm = Watcher()
         vm.sees(scheduled(resources=()), at=0)
         assert vm.sees(at=100)["scheduled_event"].parent_id == ""
