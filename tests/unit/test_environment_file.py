@@ -12,25 +12,49 @@ from support.servers.imds_peer import CASES
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("A=b\n", {"A": ("b", 1)}),
-        ("# A=b\n; A=c\n\n  A = d \n", {"A": ("d", 4)}),
-        ("A=one two\nB='three  four'\n", {"A": ("one two", 1), "B": ("three  four", 2)}),
-        ('A="say \\"x\\" for \\$5"\n', {"A": ('say "x" for $5', 1)}),
-        ("A=one\\\ntwo\nB=c\n", {"A": ("onetwo", 1), "B": ("c", 3)}),
-        ("A=\n", {"A": ("", 1)}),
-        ("A=first\nA=second\n", {"A": ("second", 2)}),
-        ("A=x=y#z", {"A": ("x=y#z", 1)}),
-        (r"A=C:\\folder", {"A": (r"C:\folder", 1)}),
-        ("A=b # c\n", {"A": ("b # c", 1)}),
-        ("A='b'\"c\" d\n", {"A": ("bcd", 1)}),
-        ('A=b"c"\n', {"A": ('b"c"', 1)}),
-        ("A='b\n# c\n'\nD=e\n", {"A": ("b\n# c\n", 1), "D": ("e", 4)}),
-        ('A="b\\\nc\\d"\n', {"A": ("bc\\d", 1)}),
-        ("A=b \\\n  c\nD=e", {"A": ("b   c", 1), "D": ("e", 3)}),
-        ("A=b\\ \nC=d\n", {"A": ("b ", 1), "C": ("d", 2)}),
-        ("\n\n# only a comment", {}),
-        ("# one \\\nA=b\n# \\", {"A": ("b", 2)}),
-        ("", {}),
+        pytest.param("A=b\n", {"A": ("b", 1)}, id="one variable"),
+        pytest.param(
+            "# A=b\n; A=c\n\n  A = d \n", {"A": ("d", 4)}, id="comments and blanks around a value"
+        ),
+        pytest.param(
+            "A=one two\nB='three  four'\n",
+            {"A": ("one two", 1), "B": ("three  four", 2)},
+            id="several words, quoted or not",
+        ),
+        pytest.param(
+            'A="say \\"x\\" for \\$5"\n',
+            {"A": ('say "x" for $5', 1)},
+            id="escapes within double quotes",
+        ),
+        pytest.param(
+            "A=one\\\ntwo\nB=c\n",
+            {"A": ("onetwo", 1), "B": ("c", 3)},
+            id="a line that a backslash continues",
+        ),
+        pytest.param("A=\n", {"A": ("", 1)}, id="an empty value"),
+        pytest.param("A=first\nA=second\n", {"A": ("second", 2)}, id="the last assignment counts"),
+        pytest.param("A=x=y#z", {"A": ("x=y#z", 1)}, id="= and # within a value"),
+        pytest.param(r"A=C:\\folder", {"A": (r"C:\folder", 1)}, id="a backslash that is escaped"),
+        pytest.param("A=b # c\n", {"A": ("b # c", 1)}, id="no comment after a value"),
+        pytest.param("A='b'\"c\" d\n", {"A": ("bcd", 1)}, id="pieces in quotes, and one without"),
+        pytest.param('A=b"c"\n', {"A": ('b"c"', 1)}, id="a quote within a value is text"),
+        pytest.param(
+            "A='b\n# c\n'\nD=e\n",
+            {"A": ("b\n# c\n", 1), "D": ("e", 4)},
+            id="a quoted value of several lines",
+        ),
+        pytest.param('A="b\\\nc\\d"\n', {"A": ("bc\\d", 1)}, id="a backslash within double quotes"),
+        pytest.param(
+            "A=b \\\n  c\nD=e",
+            {"A": ("b   c", 1), "D": ("e", 3)},
+            id="a continued line keeps its blanks",
+        ),
+        pytest.param(
+            "A=b\\ \nC=d\n", {"A": ("b ", 1), "C": ("d", 2)}, id="a blank that is escaped"
+        ),
+        pytest.param("\n\n# only a comment", {}, id="no variable"),
+        pytest.param("# one \\\nA=b\n# \\", {"A": ("b", 2)}, id="a comment ends with its line"),
+        pytest.param("", {}, id="an empty file"),
     ],
 )
 def test_values(text: str, expected: dict[str, tuple[str, int]], tmp_path: Path) -> None:

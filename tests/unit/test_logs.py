@@ -39,7 +39,7 @@ def written(form: str, message: str = "event detected", level: str = "info", **s
     return stream.getvalue()
 
 
-def read(line: str) -> dict[str, str]:
+def fields_of(line: str) -> dict[str, str]:
     """Return the fields of a logfmt line, as a program reads them."""
     fields: dict[str, str] = {}
     position = 0
@@ -89,7 +89,7 @@ def test_no_value_forges_a_field(value: str) -> None:
     line = written("logfmt", description=value, after="x")
     assert line.endswith("\n")
     assert line[:-1].isprintable()
-    fields = read(line[:-1])
+    fields = fields_of(line[:-1])
     assert list(fields) == ["ts", "level", "msg", "description", "after"]
     assert fields["description"] == value
     assert fields["level"] == "info"
@@ -105,7 +105,7 @@ def test_any_text(text: str, form: str) -> None:
     assert line.endswith("\n")
     assert line[:-1].isprintable()
     line.encode()
-    fields = json.loads(line) if form == "json" else read(line[:-1])
+    fields = json.loads(line) if form == "json" else fields_of(line[:-1])
     assert fields["fact"] == text
     assert fields["msg"] == text
 
@@ -121,7 +121,7 @@ def test_traceback_is_one_line(form: str) -> None:
         log.exception("failed", extra=facts(thread="poll"))
     line = stream.getvalue()
     assert line.count("\n") == 1
-    fields = json.loads(line) if form == "json" else read(line[:-1])
+    fields = json.loads(line) if form == "json" else fields_of(line[:-1])
     assert fields["thread"] == "poll"
     assert "ValueError: of\ntwo lines" in fields["traceback"]
 
@@ -151,9 +151,9 @@ def test_a_line_longer_than_the_space_for_it() -> None:
     cut, loss, last, after_the_last = (first + rest).split("\n")
     assert cut.startswith("ts=")
     assert cut.endswith("xxx")
-    assert read(loss)["lines"] == "1"
-    assert read(loss)["level"] == "warning"
-    assert read(last)["msg"] == "short"
+    assert fields_of(loss)["lines"] == "1"
+    assert fields_of(loss)["level"] == "warning"
+    assert fields_of(last)["msg"] == "short"
     assert after_the_last == ""
 
 
@@ -172,8 +172,8 @@ def test_lines_that_nobody_reads_are_counted() -> None:
         reader.read(1 << 16)
         log.info("again")  # is written after a line about the loss
         loss, last, _ = reader.read(1 << 16).decode().split("\n")
-    assert (read(loss)["level"], read(loss)["lines"]) == ("warning", "3")
-    assert read(last)["msg"] == "again"
+    assert (fields_of(loss)["level"], fields_of(loss)["lines"]) == ("warning", "3")
+    assert fields_of(last)["msg"] == "again"
 
 
 def test_repetition_is_bounded() -> None:

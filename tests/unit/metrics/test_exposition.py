@@ -231,7 +231,7 @@ def test_every_outcome_exists_before_it_has_happened(counter: str, outcomes: set
     assert values_of("outcome", scrape.series(counter)) == outcomes
 
 
-def count(snapshot: Snapshot) -> int:
+def count_series(snapshot: Snapshot) -> int:
     """Return the number of series in the exposition of ``snapshot``."""
     lines = exposition(snapshot).render().body.splitlines()
     return len([line for line in lines if not line.startswith(b"#")])
@@ -241,7 +241,7 @@ def test_series_of_an_idle_exporter() -> None:
     """An exporter without events has at most 105 series, and 12 more for each event type beyond
     five.
     """
-    idle = count(snapshot_after((0, [])))
+    idle = count_series(snapshot_after((0, [])))
     assert idle <= 105 + 12 * (len(EventType) - 5), idle
 
 
@@ -256,9 +256,9 @@ def test_series_of_a_current_event() -> None:
 
     The snapshots have no statistics: series of histograms belong to an event type.
     """
-    idle = count(snapshot_after((0, [])))
+    idle = count_series(snapshot_after((0, [])))
     waiting = replace(snapshot_after((0, FREEZES)), statistics=Statistics())
-    assert count(waiting) - idle <= MOST_SERIES_OF_AN_EVENT * len(FREEZES)
+    assert count_series(waiting) - idle <= MOST_SERIES_OF_AN_EVENT * len(FREEZES)
     # A Freeze of 30 s is not harmless, so it has the series of an impact, too.
     started = tuple(replace(each, status="Started", duration_seconds=30) for each in FREEZES)
     known, _ = observe(Lifecycles(), Document(7, FREEZES), ObservationContext(at(0), "vmss_0"))
@@ -266,7 +266,7 @@ def test_series_of_a_current_event() -> None:
     context = ObservationContext(at(1), "vmss_0", pause=Pause(0.2), counted=tcp)
     known, _ = observe(known, Document(7, started), context)
     measured = Snapshot(vm_name="vmss_0", incarnation=7).with_events(known, NOON + 1)
-    assert count(measured) - idle <= MOST_SERIES_OF_AN_EVENT * len(FREEZES)
+    assert count_series(measured) - idle <= MOST_SERIES_OF_AN_EVENT * len(FREEZES)
 
 
 def series_of_one(histograms: Iterable[Histogram]) -> int:

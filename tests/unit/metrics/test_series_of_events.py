@@ -111,11 +111,11 @@ def test_the_impact_of_events_of_other_vms() -> None:
     assert {labels["resource_group"] for labels, _ in scrape.series("event_info")} == {"rg"}
 
 
-Documents = tuple[float, Iterable[ScheduledEvent]]
+DocumentAt = tuple[float, Iterable[ScheduledEvent]]
 """Seconds after noon, and the events of a document that came then."""
 
 
-def shown_pauses(*documents: Documents) -> dict[str, float]:
+def shown_pauses(*documents: DocumentAt) -> dict[str, float]:
     """Return the pause that is shown of each event after ``documents``, by its id."""
     scrape = Scrape(exposition(snapshot_after((0, []), *documents)).render().body.decode())
     series = scrape.series("event_observed_pause_seconds")
@@ -179,7 +179,7 @@ ENDED_AT = 60.0
 """When events end in the tests below, in seconds after noon."""
 
 
-def shown_ends(*documents: Documents) -> list[str]:
+def shown_ends(*documents: DocumentAt) -> list[str]:
     """Return the ids of the events whose end at ``ENDED_AT`` is shown after ``documents``."""
     scrape = Scrape(exposition(snapshot_after(*documents)).render().body.decode())
     series = scrape.series(

@@ -29,7 +29,7 @@ class Network:
     folder: Path
     seconds: float = 0.0
 
-    def counts(self, retransmitted: int, timeouts: int) -> None:
+    def write_counters(self, retransmitted: int, timeouts: int) -> None:
         """Write the counters: so many retransmitted segments and timeouts since the boot."""
         (self.folder / "snmp").write_text(SNMP.format(retransmitted))
         (self.folder / "netstat").write_text(NETSTAT.format(timeouts))
@@ -43,7 +43,7 @@ class Network:
 def network(tmp_path: Path) -> Network:
     """Counters at 0."""
     found = Network(tmp_path)
-    found.counts(0, 0)
+    found.write_counters(0, 0)
     return found
 
 
@@ -57,7 +57,7 @@ def test_the_minute_before(network: Network) -> None:
     kernel = Kernel(network.now, network.folder)
     for second in range(91):
         network.seconds = second
-        network.counts(second, second * 2)
+        network.write_counters(second, second * 2)
         counted = kernel.look(is_changed=True)
     assert counted is not None
     assert counted.last is not None

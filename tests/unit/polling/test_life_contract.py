@@ -80,20 +80,20 @@ BEGUN = {**REQUESTED, "EventStatus": "Started", "NotBefore": ""}
 
 
 @pytest.fixture
-def second(machine: Machine, tmp_path: Path) -> Machine:
+def secondary(machine: Machine, tmp_path: Path) -> Machine:
     """The second VM of Resources; ``machine`` is the first one."""
     return Machine(machine.imds, tmp_path / "second", machine.stack, "documented-all", "vmss_1")
 
 
 @pytest.fixture
-def outside(machine: Machine, tmp_path: Path) -> Machine:
+def outsider(machine: Machine, tmp_path: Path) -> Machine:
     """A VM that is not in Resources."""
     return Machine(machine.imds, tmp_path / "outside", machine.stack, "documented-all", "vmss_4")
 
 
-def approvals(machine: Machine) -> int:
-    """Return how many requests for an approval IMDS has got."""
-    return len([each for each in machine.imds.requests if each.method == "POST"])
+def approvals_sent_to(imds: Simulator) -> int:
+    """Return how many requests for an approval IMDS has got, from all VMs together."""
+    return len([each for each in imds.requests if each.method == "POST"])
 
 
 def approvers(machine: Machine) -> list[str]:
@@ -103,39 +103,39 @@ def approvers(machine: Machine) -> list[str]:
     return [approver for _, approver in latencies]
 
 
-def test_the_primary_approves(machine: Machine, second: Machine, outside: Machine) -> None:
+def test_the_primary_approves(machine: Machine, secondary: Machine, outsider: Machine) -> None:
     """With ``documented-all``, the first VM of Resources approves at once, and no other VM does."""
     machine.policy = "documented-all"
-    for vm in (machine, second, outside):
+    for vm in (machine, secondary, outsider):
         vm.polls(0, REQUESTED)
-    assert approvals(machine) == 1
+    assert approvals_sent_to(machine.imds) == 1
     for moment in (30, 60, 200):
-        for vm in (machine, second, outside):
+        for vm in (machine, secondary, outsider):
             vm.polls(moment, BEGUN)
-    assert approvals(machine) == 1
-    for vm in (second, outside):
+    assert approvals_sent_to(machine.imds) == 1
+    for vm in (secondary, outsider):
         assert vm.transitions == {"detected": 1, "approved": 1, "started": 1}
-    assert approvers(second) == ["external"]
+    assert approvers(secondary) == ["external"]
 
 
-def test_a_secondary_approves_when_the_primary_hangs(second: Machine, outside: Machine) -> None:
+def test_a_secondary_approves_when_the_primary_hangs(secondary: Machine, outsider: Machine) -> None:
     """With ``documented-all``, the second VM of Resources approves after its turn of a minute, if
     the first one does not, and no other VM does.
     """
     for moment in (0, 30, 59):
-        for vm in (second, outside):
+        for vm in (secondary, outsider):
             vm.polls(moment, REQUESTED)
-    assert approvals(second) == 0
-    for vm in (second, outside):
+    assert approvals_sent_to(secondary.imds) == 0
+    for vm in (secondary, outsider):
         vm.polls(60, REQUESTED)
-    assert approvals(second) == 1
+    assert approvals_sent_to(secondary.imds) == 1
     for moment in (61, 90, 200):
-        for vm in (second, outside):
+        for vm in (secondary, outsider):
             vm.polls(moment, BEGUN)
-    assert approvals(second) == 1
-    for vm in (second, outside):
+    assert approvals_sent_to(secondary.imds) == 1
+    for vm in (secondary, outsider):
         assert vm.transitions == {"detected": 1, "approved": 1, "started": 1}
-    assert approvers(second) == ["exporter"]
+    assert approvers(secondary) == ["exporter"]
 
 
 @pytest.mark.parametrize("fault", ["throttle", "500"])

@@ -19,18 +19,18 @@ from support.servers.http_peer import Request, Response
 
 
 class SlowDocuments(Gate):
-    """Sends a document ``seconds`` after it was asked for, by the clock of the machine."""
+    """Sends a document ``delay`` seconds after it was asked for, by the clock of the machine."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine.imds.url)
         self._machine = machine
-        self.seconds = 0.0
+        self.delay = 0.0
 
     def respond(self, request: Request) -> Response | None:
         """Let the time pass after the document is made."""
         response = super().respond(request)
         if "scheduledevents" in request.path and request.method == "GET":
-            self._machine.clock.wall += self.seconds
+            self._machine.clock.wall += self.delay
         return response
 
 
@@ -50,7 +50,7 @@ def imds(machine: Machine) -> Iterator[SlowDocuments]:
         yield gate
 
 
-def counted(machine: Machine) -> dict[ApprovalOutcome, int]:
+def approvals_by_outcome(machine: Machine) -> dict[ApprovalOutcome, int]:
     """Return the requests to approve by outcome, without those that are 0."""
     assert machine.exporter
     counts = machine.exporter.poller.snapshot.approval_requests
@@ -62,7 +62,7 @@ def poll_until(machine: Machine, outcome: ApprovalOutcome) -> None:
 
     def has_outcome() -> bool:
         machine.poll_outcome()
-        return outcome in counted(machine)
+        return outcome in approvals_by_outcome(machine)
 
     eventually(has_outcome, f"an approval that is {outcome}")
 
@@ -74,14 +74,14 @@ def test_a_policy_decides_again(
     as what it is, and the next document decides again, without a pause.
     """
     caplog.set_level(logging.INFO)
-    imds.seconds = 3.5
+    imds.delay = 3.5
     machine.polls(0, event(EventSource="User"))
     poll_until(machine, ApprovalOutcome.OUTDATED)
     assert imds.posts == []
-    assert set(counted(machine)) == {ApprovalOutcome.OUTDATED}
+    assert set(approvals_by_outcome(machine)) == {ApprovalOutcome.OUTDATED}
     unsent = [each for each in caplog.records if each.message == "approval not sent"]
     assert unsent
-    imds.seconds = 2.5
+    imds.delay = 2.5
     poll_until(machine, ApprovalOutcome.ACCEPTED)
     assert len(imds.posts) == 1
 
@@ -96,10 +96,10 @@ def test_a_request_waits(machine: Machine, imds: SlowDocuments) -> None:
     life = machine.exporter.poller.snapshot.current[ID]
     with closing(writable(machine.folder)) as store:
         [number] = store.requests.add([ApprovalRequest(life, "ada", START, START + 600)])
-        imds.seconds = 3.5
+        imds.delay = 3.5
         poll_until(machine, ApprovalOutcome.OUTDATED)
         assert store.requests.results([number]) == {}
-        imds.seconds = 0.0
+        imds.delay = 0.0
         poll_until(machine, ApprovalOutcome.ACCEPTED)
         results = eventually(lambda: store.requests.results([number]), "a result")
     assert results == {number: "accepted"}

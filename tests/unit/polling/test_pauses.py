@@ -41,21 +41,21 @@ ROUNDING = 0.001
 class Machine:
     """Clocks that advance by a given time with every wait; waits return immediately."""
 
-    reads: Timestamp = field(default_factory=lambda: Timestamp(1_700_000_000.0, 800.0, "boot-1"))
+    moment: Timestamp = field(default_factory=lambda: Timestamp(1_700_000_000.0, 800.0, "boot-1"))
     waits: "queue.Queue[Passing]" = field(default_factory=queue.Queue)
 
     def now(self) -> Timestamp:
         """Return this moment."""
-        return self.reads
+        return self.moment
 
     def since_boot(self) -> float:
         """Return the clock since boot."""
-        return self.reads.monotonic
+        return self.moment.monotonic
 
     def passes(self, wall: float, since_boot: float) -> None:
         """Advance the clocks."""
-        self.reads = Timestamp(
-            self.reads.wall + wall, self.reads.monotonic + since_boot, self.reads.boot_id
+        self.moment = Timestamp(
+            self.moment.wall + wall, self.moment.monotonic + since_boot, self.moment.boot_id
         )
 
     def sleep(self, seconds: float) -> None:

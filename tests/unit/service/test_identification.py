@@ -13,7 +13,7 @@ from support.servers.imds_peer import CASES, LONG_LIMIT, Peer, answer
 MINUTE = 60.0
 
 
-def about(name: str) -> bytes:
+def stored_answer(name: str) -> bytes:
     """Return the answer about a VM that the stored case ``name`` has."""
     return answer((CASES / f"{name}.instance.json").read_bytes())
 
@@ -55,7 +55,12 @@ def test_moved_vm() -> None:
     """A VM that moves to another resource group or scale set while it runs is noticed within 15
     minutes.
     """
-    found, pauses = learnt(about("full"), about("full"), answer(b"", "503 Moving"), about("moved"))
+    found, pauses = learnt(
+        stored_answer("full"),
+        stored_answer("full"),
+        answer(b"", "503 Moving"),
+        stored_answer("moved"),
+    )
     assert [(each.resource_group, each.scale_set) for each in found] == [
         ("rg1", "vmss1"),
         ("rg-moved", "flex2"),
@@ -68,7 +73,7 @@ def test_moved_vm() -> None:
 
 def test_part_of_an_answer_decides_nothing() -> None:
     """A partial answer gives the name at once; what is missing in a later one has not changed."""
-    found, pauses = learnt(about("partial"), about("partial"), about("full"), about("partial"))
+    found, pauses = learnt(*map(stored_answer, ("partial", "partial", "full", "partial")))
     assert [(each.vm_name, each.vm_id != "") for each in found] == [("vm_0", False), ("vm_0", True)]
     after_part, after_part_again, *_ = pauses
     assert max(after_part, after_part_again) <= 30, "the rest is asked for soon"

@@ -26,7 +26,7 @@ UNREADABLE = (ExporterError, *FAILURES, CodecError, DamagedTextError)
 
 
 @cache
-def sound() -> bytes:
+def sound_file() -> bytes:
     """Return the file of a journal with rows in all tables."""
     with tempfile.TemporaryDirectory() as folder, recorders() as start:
         recorder = start(Path(folder))
@@ -52,7 +52,7 @@ def sound() -> bytes:
         return (Path(folder) / "journal.sqlite").read_bytes()
 
 
-def use(recorder: Recorder) -> None:
+def use_journal(recorder: Recorder) -> None:
     """Do all that an exporter does with its journal, an hour after the last entry."""
     journal = recorder.after(3600).journal
     journal.claim(VM_ID)
@@ -65,7 +65,7 @@ def use(recorder: Recorder) -> None:
     recorder.regains_disk()
 
 
-def check(content: bytes) -> None:
+def check_exporter_with(content: bytes) -> None:
     """Check an exporter that starts with this file: nothing raises, the journal is on disk (the
     file may be set aside), and a restart finds the event that came after the damage.
     """
@@ -78,7 +78,7 @@ def check(content: bytes) -> None:
         except UNREADABLE as error:
             assert str(error)  # noqa: PT017 - the file may be read, or refused with a reason
         recorder = start(Path(folder))
-        use(recorder)
+        use_journal(recorder)
         assert recorder.is_up()
         recorder.journal.close()
         after = start(Path(folder))
@@ -99,11 +99,11 @@ NEW_VALUES = st.sampled_from(
 @given(CHANGES)
 def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
     """Bytes anywhere in the file are changed, and the exporter goes on."""
-    content = bytearray(sound())
+    content = bytearray(sound_file())
     for place, new in changes:
         start = place % len(content)
         content[start : start + len(new)] = new[: len(content) - start]
-    check(bytes(content))
+    check_exporter_with(bytes(content))
 
 
 def without_log(content: bytes) -> bytes:
@@ -121,7 +121,7 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
     exporter goes on.
     """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(without_log(sound()))
+        connection.deserialize(without_log(sound_file()))
         tables = [
             name
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -137,7 +137,7 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
                     f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", (new, old)
                 )
         connection.commit()
-        check(bytes(connection.serialize()))
+        check_exporter_with(bytes(connection.serialize()))
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_state_of_a_wrong_type(column: str, value: object) -> None:
     when the file is read, and does not stop the exporter later.
     """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(without_log(sound()))
+        connection.deserialize(without_log(sound_file()))
         connection.execute(f"UPDATE state SET {column} = ?", (value,))
         connection.commit()
-        check(bytes(connection.serialize()))
+        check_exporter_with(bytes(connection.serialize()))
 
 
 @pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b"TABLE approval_requests ("])
@@ -159,7 +159,7 @@ def test_bytes_of_the_schema(text: bytes) -> None:
     """The exporter goes on if a name in the schema is not UTF-8. SQLite's error message has the
     name, so it cannot be decoded, either.
     """
-    assert text in sound()
+    assert text in sound_file()
     damaged = bytearray(text)
     damaged[-3] = 0xFF  # in the last word, and in no keyword
-    check(sound().replace(text, bytes(damaged)))
+    check_exporter_with(sound_file().replace(text, bytes(damaged)))

@@ -50,7 +50,7 @@ def of_another_program(path: Path) -> None:
         connection.execute("CREATE TABLE photographs (taken REAL)")
 
 
-def of_another_class(path: Path) -> None:
+def with_an_unknown_field(path: Path) -> None:
     """Let a life have a field that this version does not know."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("""UPDATE lives SET life = '{"nonsense": 1}' WHERE event_id = 'E7'""")
@@ -62,7 +62,7 @@ DAMAGES = [
     without_a_table,
     of_a_newer_version,
     of_another_program,
-    of_another_class,
+    with_an_unknown_field,
 ]
 
 
@@ -109,13 +109,13 @@ def test_an_unusable_file_at_the_start(
     assert len(list(folder.glob("journal.sqlite.set-aside-*"))) == 1
 
 
-def test_only_the_newest_are_kept(folder: Path, start: Open) -> None:
-    """A disk that damages the journal again and again is not filled: three are kept. What the user
-    has renamed stays.
+def test_only_the_newest_files_set_aside_are_kept(folder: Path, start: Open) -> None:
+    """A disk that damages the journal again and again is not filled: the three newest journals
+    that were set aside are kept. What the user has renamed stays.
     """
     folder.mkdir()
-    kept = folder / "journal.sqlite.set-aside-for-the-vendor"
-    kept.write_text("a file of the user")
+    of_the_user = folder / "journal.sqlite.set-aside-for-the-vendor"
+    of_the_user.write_text("a file of the user")
     moments = [f"20260101T00000{number}.000000" for number in range(5)]
     for moment in moments:
         for suffix in ("", "-wal", ".documents"):
@@ -128,9 +128,9 @@ def test_only_the_newest_are_kept(folder: Path, start: Open) -> None:
         for moment in moments[-2:]
         for suffix in ("", "-wal", ".documents")
     }
-    assert names > two_newest | {kept.name}
+    assert names > two_newest | {of_the_user.name}
     # The third is the journal that was set aside now, which has no files beside it.
-    (set_aside_now,) = names - two_newest - {kept.name}
+    (set_aside_now,) = names - two_newest - {of_the_user.name}
     assert not any(moment in set_aside_now for moment in moments)
 
 
@@ -152,7 +152,9 @@ def without_logs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [without_a_table, removed, replaced_by_a_copy, without_logs])
-def test_in_use(damage: Callable[[Path], None], folder: Path, start: Open) -> None:
+def test_a_file_that_is_lost_in_use(
+    damage: Callable[[Path], None], folder: Path, start: Open
+) -> None:
     """If the file is damaged, removed or replaced while it is in use, the new one has counters,
     current events and ended events of the lost one, and continues the numbers of its transitions.
     """

@@ -45,16 +45,16 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
     disk.fill()
     recorder.after(1).sees("A")
     life = recorder.known.current["A"]
-    last = 3  # transitions until now: A and GONE were detected, and GONE ended
+    last_number = 3  # transitions until now: A and GONE were detected, and GONE ended
     for entry in range(24):
-        last += record_transitions(recorder, life, f"E{entry}", at_once=200)
+        last_number += record_transitions(recorder, life, f"E{entry}", at_once=200)
     assert not recorder.is_up()
     disk.works_again()
     eventually(lambda: len(transitions(disk.folder)) > 2, "what was kept")
     first, second, *waited = (number for number, _ in transitions(disk.folder))
     assert (first, second) == (1, 2), "they were on disk before it was full"
-    assert waited == list(range(waited[0], last + 1)), "the newest, without a gap"
-    all_that_waited = last - len([first, second])
+    assert waited == list(range(waited[0], last_number + 1)), "the newest, without a gap"
+    all_that_waited = last_number - len([first, second])
     assert 1000 < len(waited) < all_that_waited, "some were dropped, but not nearly all"
     recorder.journal.close()
     after = disk.begin(disk.folder)
