@@ -42,12 +42,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_long_description_stands_alone(installed: Path) -> None:
-    """An index shows it away from the repository: all links and pictures are addresses, and all
-    but those of other sites lead to files of this version.
+    """An index shows the description away from the repository. So all its links and pictures are
+    addresses, and those of this project lead to files of this version.
     """
     (metadata,) = installed.glob("*.dist-info/METADATA")
-    text = metadata.read_text()
-    description = text.partition("\n\n")[2]  # after the headers
+    _headers, _, description = metadata.read_text().partition("\n\n")
     targets = re.findall(r"\]\(([^)]+)\)", description)
     assert len(targets) > SOME_LINKS, "the links of the description are found"
     assert [target for target in targets if not target.startswith("https://")] == []
@@ -58,9 +57,16 @@ def test_the_long_description_stands_alone(installed: Path) -> None:
     ours = [place[1] for place in places if place]
     assert len(ours) > SOME_LINKS, "most of them are ours"
     assert [path for path in ours if not (ROOT / path).exists()] == []
-    assert "Project-URL: Issues, https://" in text
-    classifiers = re.findall(r"(?m)^Classifier: .*", text)
-    assert "Windows" not in "".join(classifiers), "it is not tested on Windows"
+
+
+def test_the_headers_promise_what_there_is(installed: Path) -> None:
+    """The headers say where to report an issue, and name no system on which nothing is tested."""
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    headers, _, _description = metadata.read_text().partition("\n\n")
+    assert "Project-URL: Issues, https://" in headers
+    classifiers = re.findall(r"(?m)^Classifier: .*", headers)
+    assert classifiers
+    assert "Windows" not in "".join(classifiers)
 
 
 def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,6 +80,11 @@ def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def files_below(folder: Path) -> set[Path]:
+    """Return the paths of all files below ``folder``, relative to it."""
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
 
 
 def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
@@ -91,15 +102,9 @@ def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
         ("helm", "deploy/helm"),
         ("examples", "deploy/examples"),
     ):
-        tracked = {
-            path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*") if path.is_file()
-        }
-        exported = {
-            path.relative_to(tmp_path / kind)
-            for path in (tmp_path / kind).rglob("*")
-            if path.is_file()
-        }
-        assert exported == {path for path in tracked if "__pycache__" not in path.parts}
+        in_source = files_below(ROOT / source)
+        exported = files_below(tmp_path / kind)
+        assert exported == {path for path in in_source if "__pycache__" not in path.parts}
         for name in exported:
             assert (tmp_path / kind / name).read_bytes() == (ROOT / source / name).read_bytes()
 

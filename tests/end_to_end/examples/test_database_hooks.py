@@ -244,19 +244,25 @@ def test_units_of_databases_prepare_for_all_types() -> None:
         assert "--types Freeze,Reboot,Redeploy,Preempt,Terminate " in unit
 
 
-SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --force"
+SWITCHOVER_OF_THE_TRIAL = (
+    "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --force"
+)
 
 
 @pytest.mark.parametrize(
     ("section", "lines_of_the_hook", "is_approved"),
     [
-        ("Patroni", (SWITCHED, "outcome=ok", ": accepted"), True),
+        ("Patroni", (SWITCHOVER_OF_THE_TRIAL, "outcome=ok", ": accepted"), True),
         (
             "Patroni refuses",
-            (SWITCHED, "this VM is still the leader 5 s after the switchover", "outcome=failed"),
+            (
+                SWITCHOVER_OF_THE_TRIAL,
+                "this VM is still the leader 5 s after the switchover",
+                "outcome=failed",
+            ),
             False,
         ),
-        ("An eviction", (SWITCHED, r"outcome=ok seconds_left=\d"), False),
+        ("An eviction", (SWITCHOVER_OF_THE_TRIAL, r"outcome=ok seconds_left=\d"), False),
         ("A host fails", ("hook does not prepare for this event.*it had begun",), False),
         ("Redis", ("sentinel failover mymaster: OK", "outcome=ok", ": accepted"), True),
     ],

@@ -109,11 +109,11 @@ def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) 
     """
     with Simulator(ONE_REBOOT) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
         (announced,) = eventually(lambda: simulator.record, "the announcement")
-        flags = {
+        variables = {
             "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url,
             "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "5s",
         }
-        env = {**stage.environment, **flags, "EVENT_ID": announced.event_id}
+        env = {**stage.environment, **variables, "EVENT_ID": announced.event_id}
         subprocess.run(["sh", "-c", block("undrain")], env=env, check=True, timeout=PATIENCE)
         # Neither program has an argument; a substitute writes the space before them all the same.
         assert stage.calls == (["drain ", "undrain "] if undone else ["drain "])

@@ -97,6 +97,10 @@ def test_rights_to_drain() -> None:
         for name in rule["resources"]
         for verb in rule["verbs"]
     } == {
-        *(("nodes", "get"), ("nodes", "patch"), ("pods", "get"), ("pods", "list")),
-        *(("pods/eviction", "create"), ("daemonsets", "get")),
+        ("nodes", "get"),
+        ("nodes", "patch"),
+        ("pods", "get"),
+        ("pods", "list"),
+        ("pods/eviction", "create"),
+        ("daemonsets", "get"),
     }

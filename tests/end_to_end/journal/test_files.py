@@ -44,7 +44,8 @@ def is_refused(url: str, path: Path) -> bool:
 def disk(tmp_path: Path) -> Iterator[Image]:
     """Return a mounted file system of its own.
 
-    A page of memory, as which SQLite maps a file, needs several of its blocks of 1 KiB.
+    Its blocks have 1 KiB, so a page of memory, in which SQLite maps a part of a file, needs several
+    blocks.
     """
     with ExitStack() as stack:
         try:
@@ -85,8 +86,8 @@ class TestDisk:
     ) -> None:
         """After a kill on a full disk, a command and the next exporter read what was written.
 
-        SQLite maps a file of the killed exporter into memory. Where its blocks do not fit on the
-        disk, a write to the memory would end the process.
+        SQLite maps the file ``-shm``, which the killed exporter has left, into memory. If a page of
+        that memory finds no room on the full disk, a write to the page ends the process.
         """
         journal = disk.place / "state" / "journal.sqlite"
         simulator.set_document([event("A")])

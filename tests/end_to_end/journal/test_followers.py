@@ -82,9 +82,9 @@ class TestPosition:
         simulator: Simulator,
         state: Path,
     ) -> None:
-        """An exporter that goes on with an older copy of the journal gives the number of a
-        follower's last line again. The cursor has the time of that line, too: the follower prints
-        every line that the copy got.
+        """An older copy of the journal lacks the last line that a follower printed. An exporter
+        that goes on with the copy gives the number of that line to another transition. The cursor
+        has the time of the line, too, so the follower prints every line that the copy got.
         """
         exporter, first = one_detected(run, follow, simulator)
         first.kill()

@@ -42,7 +42,7 @@ def release(checkout: Checkout, version: str) -> str:
     checkout.run("make", "generate")
     checkout.commit(f"Release {version}")
     assert_green(checkout)
-    released = checkout.release(version, TAG="1")
+    released = checkout.release(version, TAG="1")  # with its tag
     assert released.returncode == 0, released.stdout + released.stderr
     notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
     # What the first change after the release does; then the tree is as it was at the tag again.

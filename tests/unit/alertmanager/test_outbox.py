@@ -115,11 +115,17 @@ def test_end_before_a_restart() -> None:
     """After a restart, a resolve that is due already is posted at once, and any other when it is
     due.
     """
-    # The numbers are how many seconds ago the events ended.
-    wanted = Wanted([], [(alert("Recent"), 100.0), (alert("Earlier"), 600.0)])
+
+    def in_the_journal(now: float) -> Wanted:
+        """Return two events that ended 100 s and 600 s before the restart, which is at 0."""
+        return Wanted([], [(alert("Recent"), now + 100.0), (alert("Earlier"), now + 600.0)])
+
     outbox = Outbox()
-    assert posts(outbox, wanted, 0.0) == [("Earlier", "ended")]
-    assert ("Recent", "ended") in posts(outbox, wanted, RESOLVE_AFTER - 100.0)
+    assert posts(outbox, in_the_journal(0.0), 0.0) == [("Earlier", "ended")]
+    recent_is_due = RESOLVE_AFTER - 100.0
+    just_before = in_the_journal(recent_is_due - 1)
+    assert ("Recent", "ended") not in posts(outbox, just_before, recent_is_due - 1)
+    assert ("Recent", "ended") in posts(outbox, in_the_journal(recent_is_due), recent_is_due)
 
 
 def test_end_that_alertmanager_knows() -> None:

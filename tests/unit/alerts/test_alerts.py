@@ -296,20 +296,20 @@ _OTHER = {
 }
 
 
-_BEFORE = {"maintenance.targets": "blackbox"}
-"""Without a target, ``maintenance.within`` has no effect."""
+_WITH_A_TARGET = {"maintenance.targets": "blackbox"}
+"""What each setting is changed beside: without a target, ``maintenance.within`` has no effect."""
 
 
 @cache
 def _unchanged(file: str) -> str:
-    return GENERATED[file](resolve(_BEFORE))
+    return GENERATED[file](resolve(_WITH_A_TARGET))
 
 
 @pytest.mark.parametrize("name", ALERT_SETTINGS)
 def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     value = _OTHER.get(name, "http://other.test" if name.endswith("url") else "other")
-    changed = resolve({**_BEFORE, name: value})
+    changed = resolve({**_WITH_A_TARGET, name: value})
     # ``any`` stops at the first difference, and the files of Alertmanager, which are first by name,
     # are made fastest.
     files = sorted(file for file in GENERATED if not file.endswith("values.yaml"))

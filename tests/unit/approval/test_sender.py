@@ -132,7 +132,8 @@ def test_a_thread_that_cannot_be_started(
     assert [record.message for record in caplog.records] == ["approval not sent"]
     assert sender.scheduler.counts[ApprovalOutcome.ERROR] == 1
     assert not sender.is_waiting
-    clock.passes(1.0)
+    assert sender.due(known, {"A"}, "vm", is_name_confirmed=True) is None
+    clock.passes(1.0)  # the pause after a first failure
     again = sender.due(known, {"A"}, "vm", is_name_confirmed=True)
     assert again is not None
     assert again.life.event_id == "A"

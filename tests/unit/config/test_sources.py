@@ -26,7 +26,7 @@ def value_of(flag: str, config: Config) -> object:
 
 
 _DEFAULTS = {"alertmanager.labels": "default=yes"}
-"""A text that a default could have, of settings that have no default and take no address."""
+"""What a test takes as the default of a setting that has none, if an address is no value of it."""
 
 
 def test_defaults() -> None:
