@@ -31,8 +31,8 @@ def test_now_is_read_off_both_clocks() -> None:
 
 @pytest.mark.skipif(not BOOT_ID.exists(), reason="no Linux")
 def test_the_boot() -> None:
-    """On Linux a moment has the kernel's id of the boot, and when the boot was: before now, and at
-    the same time at each look.
+    """On Linux a moment has the kernel's id of the boot, and when the boot was: as long ago as the
+    kernel's uptime says, and at the same time at each look.
     """
     clock = system_clock()
     booted = clock().booted_at

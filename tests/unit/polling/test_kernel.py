@@ -72,17 +72,17 @@ def test_the_minute_before(network: Network) -> None:
     ]
 
 
-def test_few_looks(network: Network) -> None:
+def test_counters_are_read_every_five_seconds(network: Network) -> None:
     """While the document does not change, the counters are read every 5 s. So there is a reading of
     a minute before an event, too, although nothing has announced it.
     """
     kernel = Kernel(network.now, network.folder)
-    looks = []
+    read_at = []
     for second in range(121):
         network.seconds = second
         if kernel.look(is_changed=False) is not None:
-            looks.append(second)
-    assert looks == [*range(0, 121, 5)]
+            read_at.append(second)
+    assert read_at == [*range(0, 121, 5)]
     counted = kernel.look(is_changed=True)
     assert counted is not None
     assert counted.minute_ago is not None

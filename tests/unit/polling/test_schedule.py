@@ -65,7 +65,7 @@ def test_a_slow_rhythm_is_not_slowed_down_further(interval: float) -> None:
 
 
 def test_a_fast_rhythm_slows_down_to_the_slowest() -> None:
-    """However short the interval, 429 brings it down to one poll in 5 s, and no further."""
+    """However short the interval is, answers of 429 lengthen it to 5 s, and no further."""
     pace = PollSchedule(interval=0.01, start=0.0)
     for _ in range(20):
         before = pace.due

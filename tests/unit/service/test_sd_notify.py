@@ -155,8 +155,12 @@ def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None
     "name", ["", "vsock:2:1234", "relative/path", "/nobody/listens/here", f"/{'x' * 200}"]
 )
 def test_nobody_there(name: str) -> None:
-    """Without a manager, or with one that cannot be reached, nothing happens."""
-    assert not ServiceManager({"NOTIFY_SOCKET": name} if name else {}).notify("READY=1")
+    """Without a manager, or with one that cannot be reached, ``notify`` raises nothing, and returns
+    that the message was not sent.
+    """
+    environment = {"NOTIFY_SOCKET": name} if name else {}
+    is_sent = ServiceManager(environment).notify("READY=1")
+    assert not is_sent
 
 
 @pytest.mark.parametrize(
