@@ -79,9 +79,9 @@ def delivering(vm: Vm, url: str, timeout: float = 10.0) -> Iterator[Worker]:
         thread.join()
 
 
-def ends(peer: Peer, event_id: str) -> list[float]:
-    """Return until when the posts kept the alert of ``event_id``, seconds since the epoch, in their
-    order.
+def posted_ends(peer: Peer, event_id: str) -> list[float]:
+    """Return the ``endsAt`` of each post of the alert of ``event_id``, in the order of the posts;
+    in seconds since the epoch.
     """
     alerts = [cast("dict[str, Any]", alert) for alert in peer.alerts()]
     return [
@@ -93,7 +93,7 @@ def ends(peer: Peer, event_id: str) -> list[float]:
 
 def empty_posts(peer: Peer) -> int:
     """Return how many posts had no alert: an exporter that has nothing to say asks in this way
-    whether Alertmanager answers.
+    whether Alertmanager answers, every five minutes at most.
     """
     return [body for _, _, body in peer.requests].count(b"[]")
 
@@ -106,15 +106,15 @@ def test_times() -> None:
     with Peer() as peer, delivering(vm, peer.url) as worker:
         vm.announce("MINE")
         worker.wake()
-        (end,) = eventually(lambda: ends(peer, "MINE"), "the alert")
+        (end,) = eventually(lambda: posted_ends(peer, "MINE"), "the alert")
         assert abs(end - (vm.imds_time() + HOLD)) < 60, "not by this machine's clock"
         vm.alerts.clear()
         worker.deliver()
-        assert len(ends(peer, "MINE")) == 1, "nothing is posted when the event ends"
+        assert len(posted_ends(peer, "MINE")) == 1, "nothing is posted when the event ends"
         vm.passed = 181.0  # the resolve is due after three minutes
         worker.wake()
-        eventually(lambda: len(ends(peer, "MINE")) > 1, "the resolve")
-        _, resolved = ends(peer, "MINE")
+        eventually(lambda: len(posted_ends(peer, "MINE")) > 1, "the resolve")
+        _, resolved = posted_ends(peer, "MINE")
         assert vm.imds_time() - 20 < resolved <= vm.imds_time(), "just now"
     assert worker.counts[PushOutcome.ACCEPTED] == 2
 
@@ -125,20 +125,20 @@ def test_without_imds() -> None:
     with Peer() as peer, delivering(vm, peer.url) as worker:
         vm.announce("FIRST")
         worker.wake()
-        eventually(lambda: ends(peer, "FIRST"), "the alert")
+        eventually(lambda: posted_ends(peer, "FIRST"), "the alert")
         vm.sees = False
-        vm.passed = 400.0
+        vm.passed = 400.0  # an empty post is due
         worker.wake()
-        eventually(lambda: empty_posts(peer) == 1, "a post without the alert")
-        # By now, a resolve would be due, if the first post without the alert had begun one.
+        eventually(lambda: empty_posts(peer) == 1, "an empty post")
+        # By now, a resolve would be due, if the event had counted as over at the first empty post.
         vm.passed = 800.0
         worker.wake()
         eventually(lambda: empty_posts(peer) == 2, "another one")
-        assert len(ends(peer, "FIRST")) == 1, "neither posted again nor ended"
+        assert len(posted_ends(peer, "FIRST")) == 1, "neither posted again nor ended"
         vm.sees = True
         worker.wake()
-        eventually(lambda: len(ends(peer, "FIRST")) > 1, "the alert again")
-        assert ends(peer, "FIRST")[-1] > vm.imds_time(), "it fires"
+        eventually(lambda: len(posted_ends(peer, "FIRST")) > 1, "the alert again")
+        assert posted_ends(peer, "FIRST")[-1] > vm.imds_time(), "it fires"
 
 
 def test_a_failure_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +155,7 @@ def test_a_failure_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
         eventually(lambda: worker.counts[PushOutcome.ERROR], "a failure")
         peer.status = 200
         eventually(lambda: worker.up, "the next try")
-        assert len(ends(peer, "MINE")) > 1
+        assert len(posted_ends(peer, "MINE")) > 1
     assert "alerts cannot be pushed to Alertmanager; retrying" in caplog.messages
     assert "Alertmanager accepts alerts again" in caplog.messages
 

@@ -185,13 +185,14 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     name = INSTANCES[body.name].vm_name
     service.instance = body.read_bytes()
     service.resources = [name, name.upper(), "aks-nodepool1-22790412-vmss000000", name + "1"]
+    # No poll is answered until the name is known: a poll waits for the name, but only for a second,
+    # which may be too short on a busy machine.
     service.may_poll.clear()
     exporter = start_exporter(service.url)
-    # A poll waits a second for the name, which may be too short on a busy machine.
     exporter.wait_for_line("this VM's name is known")
     service.may_poll.set()
     scrape = first_scrape_with(exporter, "event_info")
-    assert not service.polled_unnamed
+    assert not service.polled_unnamed, "the exporter has asked for the name first"
     assert scrape.series("instance_info") == [(labels_of(body), 1)]
     host = json.loads(body.read_bytes())["compute"]["osProfile"]["computerName"]
     assert scrape.series("host_info") == [({"computer_name": host}, 1)]

@@ -1,6 +1,8 @@
 """The cards of current events on the status page.
 
 The text of a page has no space between a heading and what follows it, as in "Kindharmless".
+``freeze()`` is a Freeze of 5 s of this VM and another one, scheduled for 14 min 32 s after NOW.
+``reboot()`` is one of other VMs alone, and has begun without notice.
 """
 
 import re

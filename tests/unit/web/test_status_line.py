@@ -50,7 +50,7 @@ NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
     ],
 )
 def test_line(snapshot: Snapshot, line: str) -> None:
-    """It says whether IMDS answers, and which event matters most."""
+    """The line says whether IMDS answers, and which event matters most."""
     assert status_line(snapshot) == line
 
 

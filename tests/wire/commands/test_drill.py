@@ -98,10 +98,10 @@ def test_receiver_is_broken(tmp_path: Path) -> None:
     """A drill whose page is not accepted fails with a message."""
     settings = resolve(receivers(f"http://{NOBODY}"))
     with (
-        Alertmanager(tmp_path, settings) as team,
+        Alertmanager(tmp_path, settings) as alertmanager,
         pytest.raises(ExporterError, match="notification failed: webhook"),
     ):
-        run("--alertmanager", team.url, "--timeout", "5s")
+        run("--alertmanager", alertmanager.url, "--timeout", "5s")
 
 
 def test_receiver_without_an_integration(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ def test_receiver_without_an_integration(tmp_path: Path) -> None:
             {**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""}
         )
         with (
-            Alertmanager(tmp_path, settings) as team,
+            Alertmanager(tmp_path, settings) as alertmanager,
             pytest.raises(
                 ExporterError, match=r"notified nobody of \S+Preempt within 2s: .* checks receivers"
             ),
         ):
-            run("--alertmanager", team.url, "--timeout", "2s", "--scenario", "spot-preempt")
+            run("--alertmanager", alertmanager.url, "--timeout", "2s", "--scenario", "spot-preempt")
 
 
 def test_what_it_waits_for(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
@@ -183,10 +183,10 @@ def test_a_page_that_a_route_takes_to_tickets(tmp_path: Path) -> None:
     settings = resolve(receivers("http://127.0.0.1:1"))
     all_to_tickets = {"matchers": ['alertname=~".+"'], "receiver": "tickets"}
     with (
-        Alertmanager(tmp_path, settings, routes=[all_to_tickets]) as team,
+        Alertmanager(tmp_path, settings, routes=[all_to_tickets]) as alertmanager,
         pytest.raises(ExporterError, match="critical pages, but the alert went only to tickets,"),
     ):
-        run("--alertmanager", team.url, "--timeout", "20s")
+        run("--alertmanager", alertmanager.url, "--timeout", "20s")
 
 
 def test_an_archive_beside_the_pager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,8 +197,8 @@ def test_an_archive_beside_the_pager(tmp_path: Path, capsys: pytest.CaptureFixtu
     with Receiver() as receiver:
         # Tickets would wait for 30 s, which is longer than the drill does here.
         settings = resolve({**receivers(receiver.url), "group.wait": "0s"})
-        with Alertmanager(tmp_path, settings, routes=[archive]) as team:
-            assert run("--alertmanager", team.url, "--timeout", "20s") == 0
+        with Alertmanager(tmp_path, settings, routes=[archive]) as alertmanager:
+            assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
     assert "(severity critical; receivers: tickets, pager)." in capsys.readouterr().out
 
 
@@ -238,17 +238,18 @@ def test_advice_repeats_the_files(tmp_path: Path) -> None:
     """
     values = tmp_path / "the values.yaml"
     values.write_text("severities: {critical: sev1}\n")
+    flags = ("--timeout", "2s", "--alerts.values", str(values))
     with Receiver() as receiver:
         settings = load(values, {**receivers(receiver.url), "pager.webhook-url": ""})
         with (
-            Alertmanager(tmp_path, settings) as team,
+            Alertmanager(tmp_path, settings) as alertmanager,
             pytest.raises(
                 ExporterError,
-                match=rf"run azure-scheduled-events-exporter doctor --alertmanager {team.url}"
-                rf" --alerts.values '{values}', which",
+                match=r"run azure-scheduled-events-exporter doctor"
+                rf" --alertmanager {alertmanager.url} --alerts.values '{values}', which",
             ),
         ):
-            run("--alertmanager", team.url, "--timeout", "2s", "--alerts.values", str(values))
+            run("--alertmanager", alertmanager.url, *flags)
 
 
 @pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])

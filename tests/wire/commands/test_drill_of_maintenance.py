@@ -78,24 +78,24 @@ def test_by_the_form_of_the_labels(
     alertmanager: Alertmanager, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a values file alone, the drill says whether Alertmanager inhibits an alert whose labels
-    have the form that the rules yield, and takes both alerts back.
+    have the form that the rules yield, and resolves the two alerts that it has posted.
     """
-    flags = ("--alertmanager", alertmanager.url, "--timeout", "10s")
-    with_values = (*flags, "--alerts.values", str(values(tmp_path)), "--maintenance")
-    assert run(*with_values, "alertname=InstanceDown,instance=10.0.0.4:9100") == 0
+    server = ("--alertmanager", alertmanager.url, "--timeout", "10s")
+    flags = (*server, "--alerts.values", str(values(tmp_path)))
+    assert run(*flags, "--maintenance", "alertname=InstanceDown,instance=10.0.0.4:9100") == 0
     said = capsys.readouterr().out
     assert "InstanceDown is inhibited while its VM is in maintenance" in said
     assert "Not tested: whether your loaded rules yield these values for the VM" in said
     with pytest.raises(ExporterError, match=r"ReplicaLag \(instance=\S+\) is not inhibited while"):
-        run(*with_values, "alertname=ReplicaLag,instance=10.0.0.4:9100")
+        run(*flags, "--maintenance", "alertname=ReplicaLag,instance=10.0.0.4:9100")
     with pytest.raises(
         ExporterError,
         match=r"the rules name a VM by instance=HOST:9100 or node=COMPUTER_NAME .*, but your alert"
         r" has instance=web-17.corp:7777",
     ):
-        run(*with_values, "alertname=InstanceDown,instance=web-17.corp:7777")
+        run(*flags, "--maintenance", "alertname=InstanceDown,instance=web-17.corp:7777")
     with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
-        run(*with_values, "instance=10.0.0.4:9100")
+        run(*flags, "--maintenance", "instance=10.0.0.4:9100")
     eventually(lambda: alertmanager.alerts() == [], "no alert of the drill is left")
 
 

@@ -51,7 +51,7 @@ class TestAnswers:
 
     def test_partial_success(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
         """Spans that a collector rejects within a 200 count as failed, and its reason is logged."""
-        collector.answer(Reply(rejected=1))
+        collector.answer(Reply(rejected=1))  # with the reason "no room"
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT, CHILD)
             eventually(lambda: delivery.failed == 1, "counted")

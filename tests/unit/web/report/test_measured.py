@@ -13,9 +13,15 @@ from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.model import Sources
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, Watch, at
 
+# A report ends with what is not known. These are the titles of two such paragraphs.
+PAUSE_IS_UNKNOWN = "How long the VM was interrupted"
+TCP_IS_UNKNOWN = "What happened to TCP connections"
+
 
 def test_what_was_measured() -> None:
-    """What was measured stands beside what was announced, and what was usual before."""
+    """A row has what was announced, what was usual before, and what was measured, in this order.
+    The event of this report still goes on.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(NOT_BEFORE - START), STARTED)
@@ -32,8 +38,8 @@ def test_what_was_measured() -> None:
         "22:28:40 | +15m 20s | The longest of 2 pauses of this VM ended, 12.3s later. |",
     ):
         assert row in written
-    assert "How long the VM was interrupted" not in written
-    assert "What happened to TCP connections" not in written
+    assert PAUSE_IS_UNKNOWN not in written
+    assert TCP_IS_UNKNOWN not in written
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_a_pause_at_a_start_between_two_documents() -> None:
     watch.sees(at(1), STARTED, pause=Pause(0.5, ended=at(1)))
     written = markdown(report(Sources(watch.life)), "")
     assert "measured on this VM:** paused once, for 0.5s, from about" in written
-    assert "How long the VM was interrupted" not in written
+    assert PAUSE_IS_UNKNOWN not in written
 
 
 _REST = "; the rest is not known: nobody watched the"

@@ -52,7 +52,7 @@ instance data. Those of one story differ in a number at the end of their names (
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
-    """Return a VM that polls a simulator, both by one clock."""
+    """Make VMs, ``machine("vmss_0", scenario=...)``: each polls a simulator, both by one clock."""
     with ExitStack() as stack:
 
         def make(name: str = "vmss_0", **choices: object) -> Machine:
@@ -183,7 +183,13 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
     with closing(writable(vm.folder)) as store:
         store.hook_runs.put(prepared(life, START + 31.2))
         vm.looks(33)
-        asked = ApprovalRequest(life, "drain.sh", START + 33, START + 63, approver=Approver.HOOK)
+        asked = ApprovalRequest(
+            life,
+            operator="drain.sh",
+            created=START + 33,
+            expires=START + 63,
+            approver=Approver.HOOK,
+        )
         store.requests.add([asked])
         eventually(lambda: is_approved(vm), "an approval")
     play(vm)

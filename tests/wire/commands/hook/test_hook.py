@@ -28,7 +28,7 @@ def test_prepares_and_recovers_beside_an_exporter(
     eventually(lambda: approvals(imds), "an approval after the preparation")
     # The argument, and the variables that SCRIPT of `hooked_vm` writes behind it.
     assert (tmp_path / "vm_0.log").read_text() == "prepare A Reboot announced prepare vm_0 vm_0\n"
-    imds.set_document([])
+    imds.set_document([])  # before the event was Started, so it was cancelled
     eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
     count = "hook_runs_total"
     exporter.shows("both runs", lambda scrape: scrape.total(count, outcome="ok") == 2)
@@ -93,10 +93,10 @@ def test_what_is_not_approved(
     started.wait_for_line(line)
     assert not approvals(imds)
     group = int((tmp_path / "pid").read_text())  # a script leads a process group of its own
-    assert not [each for each in psutil.process_iter() if _is_of(each, group)]
+    assert not [each for each in psutil.process_iter() if _runs_in_group(each, group)]
 
 
-def _is_of(process: psutil.Process, group: int) -> bool:
+def _runs_in_group(process: psutil.Process, group: int) -> bool:
     """Return whether a process of the group still runs."""
     try:
         return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
@@ -125,8 +125,7 @@ def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> Non
     imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
     eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
     imds.set_document([event("B")])
-    asked = polls(imds)
-    eventually(lambda: polls(imds) > asked + 1, "a document with B alone was read")
+    wait_until_the_document_is_read(imds)
     assert len(lines(tmp_path)) == 2, "no recovery yet"
     imds.set_document([])
     eventually(lambda: len(lines(tmp_path)) == 3, "the recovery")
@@ -223,9 +222,8 @@ def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     events = MOST_AT_ONCE + 2
     imds.set_document([event(f"E{number}") for number in range(events)])
     eventually(lambda: len(lines(tmp_path)) == MOST_AT_ONCE, "ten scripts")
-    asked = polls(imds)
-    eventually(lambda: polls(imds) > asked + 3, "more documents")
-    assert len(lines(tmp_path)) == MOST_AT_ONCE
+    wait_until_the_document_is_read(imds)
+    assert len(lines(tmp_path)) == MOST_AT_ONCE, "still"
     (tmp_path / "go").touch()
     eventually(lambda: len(lines(tmp_path)) == events, "the others")
 
@@ -254,14 +252,16 @@ touch "{tmp_path}/begun"; sleep 60 & wait"""
 
 
 def test_why_nothing_is_prepared(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """The log says once why nothing is prepared for an event, and again if it was gone."""
+    """The log says once why nothing is prepared for an event, and again when an event that was gone
+    comes back.
+    """
     started = hook("--instance.name", "vm_0")
     harmless = event(EventType="Freeze", DurationInSeconds=5)
     imds.set_document([harmless])
     started.wait_for_line("hook does not prepare for this event.*its kind harmless is not among")
-    more_polls(imds)
+    wait_until_the_document_is_read(imds)
     imds.set_document([])
-    more_polls(imds)
+    wait_until_the_document_is_read(imds)
     said = "hook does not prepare for this event"
     assert len(started.lines(said)) == 1
     imds.set_document([harmless])
@@ -269,7 +269,9 @@ def test_why_nothing_is_prepared(imds: Simulator, hook: Start, tmp_path: Path) -
     assert lines(tmp_path) == []
 
 
-def more_polls(imds: Simulator) -> None:
-    """Wait until the hook has seen what the metadata service shows now."""
+def wait_until_the_document_is_read(imds: Simulator) -> None:
+    """Wait until the hook has read the document that the metadata service shows now. When two more
+    polls have come, the answer to the first of them has been read.
+    """
     before = polls(imds)
     eventually(lambda: polls(imds) > before + 1, "two polls")
