@@ -38,6 +38,7 @@ def test_every_page_exists() -> None:
             if line.startswith("#")
         }
         assert not anchor or anchor in headings, page
+    # A finding links to DOCUMENTATION and the name of the page, without anything between them.
     assert DOCUMENTATION.endswith("/docs/")
 
 

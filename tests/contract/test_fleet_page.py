@@ -75,10 +75,11 @@ def test_alerts_keep_what_they_need() -> None:
 
 
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:
-    """Every example of values on the page, and the command that installs the chart, is taken by the
-    chart.
+    """The chart takes every example of values on the page. It also takes the command that installs
+    it, on this page with a file of values, and on the chart's own page with ``--set``.
     """
-    values_of_the_command, *others = blocks(KUBERNETES, "yaml")  # all YAML of the page is values
+    # All YAML of the page is values; the first block is the file that the command names.
+    values_of_the_command, *others = blocks(KUBERNETES, "yaml")
     file = tmp_path / "values.yaml"
     for text in others:
         file.write_text(text)

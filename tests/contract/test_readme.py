@@ -22,8 +22,10 @@ PAGES = pages()
 DOCS = ROOT / "docs"
 
 
-def test_one_poll_may_not_enable_a_scale_set_in_all_its_zones() -> None:
-    """The page that says that one VM is enough names the scale set for which it may not be."""
+def test_the_page_names_the_scale_set_for_which_one_poll_is_not_enough() -> None:
+    """The page says that a poll of one VM enables events for its whole service. It also names the
+    exception, a scale set that spans zones, whose users would otherwise miss events.
+    """
     page = (DOCS / "how-scheduled-events-work.md").read_text()
     assert "In a scale set that spans zones, one VM in each zone may have to poll" in page
 

@@ -73,8 +73,8 @@ VERSION = having(
 )
 
 
-def resource(kind: str) -> dict[str, Any]:
-    """Return the template's resource of this type."""
+def properties_of(kind: str) -> dict[str, Any]:
+    """Return the properties of the template's one resource of this type."""
     (found,) = [each for each in TEMPLATE["resources"] if each["type"] == kind]
     assert found["apiVersion"] == "2024-03-03"
     assert found["location"]
@@ -84,8 +84,8 @@ def resource(kind: str) -> dict[str, Any]:
 
 def test_schema() -> None:
     """Profile, version and local rules have the form that Azure and the agent read."""
-    jsonschema.validate(resource(KIND), PROFILE)
-    jsonschema.validate(resource(f"{KIND}/versions"), VERSION)
+    jsonschema.validate(properties_of(KIND), PROFILE)
+    jsonschema.validate(properties_of(f"{KIND}/versions"), VERSION)
     jsonschema.validate(LOCAL, having(closed("id rules"), rules=RULES))
 
 
@@ -101,7 +101,7 @@ def test_local_rules_are_those_of_the_template() -> None:
 
 def rules_for(user: str) -> dict[str, Any]:
     """Return the template's rules, deployed with this exporterUserName."""
-    text = json.dumps(resource(f"{KIND}/versions")["rules"])
+    text = json.dumps(properties_of(f"{KIND}/versions")["rules"])
     rules: dict[str, Any] = json.loads(text.replace("[parameters('exporterUserName')]", user))
     return rules
 

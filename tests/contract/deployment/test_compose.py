@@ -198,6 +198,7 @@ def test_grafana_datasources() -> None:
     assert kinds["prometheus"]["uid"] == VALUES.text("grafana.datasource")
     assert kinds["prometheus"]["isDefault"] is True
     assert kinds["prometheus"]["jsonData"]["timeInterval"] == VALUES.text("scrape.interval")
+    # Grafana passes over a key that it does not know, so a misspelled one would go unnoticed.
     for source in kinds.values():
         assert source.keys() - {"isDefault", "jsonData"} == {
             "name",

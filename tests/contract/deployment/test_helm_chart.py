@@ -128,10 +128,13 @@ def scraped_endpoint(manifests: list[Manifest]) -> Manifest:
 
 @pytest.mark.parametrize("name", ["everything", "pod-network"])
 def test_the_pod_monitor_finds_the_pods(charts: dict[str, list[Manifest]], name: str) -> None:
-    """The PodMonitor selects the pods and their port every 5 s, as their job."""
+    """The PodMonitor selects the pods and their port. Prometheus scrapes them every 5 s, under the
+    job that the rules know.
+    """
     spec = only(charts[name], "PodMonitor")["spec"]
     assert spec["selector"]["matchLabels"].items() <= pod_labels(charts[name]).items()
-    assert spec["namespaceSelector"]["matchNames"] == ["watch"]
+    namespace = only(charts[name], "DaemonSet")["metadata"]["namespace"]
+    assert spec["namespaceSelector"]["matchNames"] == [namespace]
     endpoint = scraped_endpoint(charts[name])
     (port,) = container(charts[name])["ports"]
     assert (endpoint["port"], endpoint["interval"]) == (port["name"], "5s")
@@ -162,8 +165,10 @@ def test_the_pod_monitor_follows_the_values(charts: dict[str, list[Manifest]]) -
     """Interval, path and scheme are those of the values. If these name no time limit, it is the
     interval, which is the longest that the operator takes.
     """
-    often = scraped_endpoint(charts["large-user"])  # its values have an interval of 2 s
+    # These values have an interval of 2 s, and no time limit.
+    often = scraped_endpoint(charts["large-user"])
     assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s")
+    # These have web.telemetry-path /events, and TLS.
     everything = scraped_endpoint(charts["everything"])
     assert (everything["path"], everything["scheme"]) == ("/events", "https")
 

@@ -32,7 +32,9 @@ OPENSHIFT_USER = 1000650000
 
 
 def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
-    """Listener, container port, host port, probes and NetworkPolicy all mean the same port."""
+    """Container port, host port and probes are the port of the values. A host port exists only on
+    the node's network.
+    """
     for name, manifests in charts.items():
         wanted = values_of(name)["port"]
         (port,) = container(manifests)["ports"]
@@ -86,8 +88,8 @@ def test_the_image_is_this_version(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_privileges(charts: dict[str, list[Manifest]]) -> None:
-    """The exporter has no privilege at all, and never a token of the cluster; the folder's
-    preparation has one.
+    """The exporter has no privilege at all, and no pod has a token of the cluster. The container
+    that prepares the journal's folder has one capability, CHOWN.
     """
     for manifests in charts.values():
         spec = pod(manifests)
@@ -193,8 +195,8 @@ def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_fold
 def test_a_folder_that_cannot_be_prepared(
     charts: dict[str, list[Manifest]], node_folder: Path
 ) -> None:
-    """Where the folder cannot be given away, the pod starts all the same: the exporter keeps its
-    journal in memory.
+    """Where the folder cannot be prepared, here because it is missing, the preparation says why and
+    succeeds all the same: its failure would keep the pod from starting.
     """
     (container,) = pod(charts["defaults"])["initContainers"]
     *_, user, group = container["command"]
@@ -271,7 +273,7 @@ def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
         (53, "UDP"),  # DNS
         (53, "TCP"),
     }
-    assert more["to"] == [{"ipBlock": {"cidr": "10.0.0.9/32"}}]
+    assert [more] == values_of("pod-network")["networkPolicy"]["extraEgress"]
     (ingress,) = spec["ingress"]
     assert ingress["ports"] == [{"port": "metrics", "protocol": "TCP"}]
-    assert ingress["from"]
+    assert ingress["from"] == values_of("pod-network")["networkPolicy"]["ingressFrom"]

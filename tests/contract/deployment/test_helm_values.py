@@ -192,6 +192,7 @@ def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
     settings = yaml.safe_load(
         (ROOT / "alerts" / "generated" / "exporter" / "values.yaml").read_text()
     )
+    # The values have it with a slash at the end, which the chart takes away.
     settings["runbooks.url"] = "https://runbooks.example.org"
     assert yaml.safe_load(data["alerts-values.yaml"]) == settings
     assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith(
@@ -200,8 +201,8 @@ def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
 
 
 def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
-    """The settings make the chart's rules as the generator makes them, and the exporters get the
-    same.
+    """With settings of the rules among the values, the chart has the rules that the generator makes
+    of these settings. The exporters get the same settings, so that they push the same alerts.
     """
     chosen = {
         "job": "azure",
@@ -220,6 +221,7 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
         "alertsValues": chosen,
         "prometheusRule": {"enabled": True, "additionalRuleLabels": {"cloud": "azure"}},
     }
+    # The generator has a setting for what the values call additionalRuleLabels.
     of_generator = tmp_path / "of-generator.yaml"
     of_generator.write_text(yaml.safe_dump({**chosen, "labels.add": {"cloud": "azure"}}))
     settings = load(of_generator)

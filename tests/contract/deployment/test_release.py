@@ -230,7 +230,7 @@ class TestSingleFile:
             assert exported & stat.S_IXUSR == (examples / name).stat().st_mode & stat.S_IXUSR
 
     def test_demo(self, run: "Run") -> None:
-        """The demo serves metrics until it is stopped."""
+        """The demo runs from the single file: it prints the addresses to open."""
         command = [sys.executable, str(run.archive), "demo", "--web.listen-address=127.0.0.1:0"]
         with subprocess.Popen(
             command, env=run.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

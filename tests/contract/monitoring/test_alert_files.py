@@ -287,7 +287,7 @@ def test_runbook(alert: Alert) -> None:
     """
     text = (RUNBOOKS / f"{alert.name}.md").read_text()
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    title, happened, advice, _ = (line for line in head.splitlines() if line)
+    title, happened, advice, _severity = (line for line in head.splitlines() if line)
     assert title == f"# {alert.name}"
     assert happened == f"**What happened:** {alert.meaning}"
     # A notification refers to the runbook; the runbook need not refer to itself.
@@ -311,8 +311,8 @@ def test_runbooks_name_what_exists() -> None:
     source = Path(chain.__file__).read_text()
     assert [heading for heading in headings if f'("{heading}", ' not in source] == []
     assert set(re.findall(SERIES, text)) - known_series() == set()
-    of_alerts = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
-    assert of_alerts - Settings().values.keys() == set()
+    settings_named = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
+    assert settings_named - Settings().values.keys() == set()
     commands = re.findall(r"(?m)^\$ (?:sudo )?azure-scheduled-events-exporter ([a-z-]+)", text)
     for command in set(commands):
         assert main([command, "--help"]) == 0

@@ -73,7 +73,8 @@ ALERTS = (
 def test_texts_and_links(name: str, minute: int, summary: str, board: str, tmp_path: Path) -> None:
     """Alerts about VMs, late events and exporters name the VM, and link to its board.
 
-    One story has them all. Its events have the ids E, F and O; a value stands for 15 s.
+    One story has them all. Its events have the ids E, F and O; a value stands for 15 s. The scale
+    set has six VMs, of which two events hit three.
     """
     rows = (
         # a is hit by an event and does not come back; a2 and a3 of its scale set by another one.

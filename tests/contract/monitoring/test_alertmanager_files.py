@@ -152,7 +152,9 @@ def test_as_exported(form: Any, tmp_path: Path) -> None:
 
 
 def test_each_vm_that_is_not_back_is_a_page(tmp_path: Path) -> None:
-    """A second VM of a scale set rings too, though the page about the first is acknowledged."""
+    """Two VMs of a scale set are two pages. If they were one page, somebody who has acknowledged it
+    because of the first VM would not hear of the second.
+    """
     place = {"subscription_id": "s", "resource_group": "shop", "scale_set": "web"}
     alert = {"alertname": f"{PREFIX}VmNotBack", "severity": "critical", **place}
     with Receiver() as receiver:
@@ -315,6 +317,7 @@ def test_levels_in_the_words_of_a_company(
 ) -> None:
     """The word of critical pages and inhibits tickets, and that of info notifies nobody."""
     folder = export(tmp_path, f"http://{NOBODY}", severities="critical=sev1,warning=sev2,info=sev3")
+    # The export warns of a severity that no route names: these words have taken their places.
     assert "Warning" not in capsys.readouterr().err
     reboot = {**REBOOT, "severity": "sev1"}
     requested = {"alertname": f"{PREFIX}Requested", "severity": "sev2", "event_id": "E"}

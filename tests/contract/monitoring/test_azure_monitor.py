@@ -132,7 +132,8 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
 def test_texts_name_vms(tmp_path: Path) -> None:
     """A summary names the VMs of the event and when it begins, or the VM of an exporter.
 
-    Prometheus stands in for Azure, whose templates cannot query either.
+    Prometheus stands in for Azure, whose templates cannot query anything. These texts have no
+    query, so both fill them in alike.
     """
     event = 'event_id="1",event_type="Reboot",kind="announced",scope="self"'
     target = 'job="azure-scheduled-events",instance="a:10169"'

@@ -87,13 +87,14 @@ def shown(start_exporter: Callable[..., Exporter], tmp_path: Path) -> Iterator[S
             [COMMAND, *asked], check=True, capture_output=True, text=True, env=environment()
         ).stdout
         in_json = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+        approved = [each.event_type for each in simulator.record if each.what is What.APPROVED]
         yield Shown(
-            [each.event_type for each in simulator.record if each.what is What.APPROVED],
-            exporter.scrape(),
-            {event["event_type"]: event["approval"] for event in in_json},
-            fetch(f"{exporter.url}/").body.decode(),
-            table,
-            exporter,
+            approved_types=approved,
+            metrics=exporter.scrape(),
+            reasons={event["event_type"]: event["approval"] for event in in_json},
+            page=fetch(f"{exporter.url}/").body.decode(),
+            table=table,
+            exporter=exporter,
         )
 
 

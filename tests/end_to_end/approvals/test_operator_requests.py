@@ -99,7 +99,7 @@ def test_no_answer(
         )
         exporter.shows(
             "the first request has ended",
-            lambda s: s.value("approval_requests_total", outcome="error") == 1,
+            lambda scrape: scrape.value("approval_requests_total", outcome="error") == 1,
         )
         done = approve(*command)
         assert done.returncode == MAYBE_APPROVED
@@ -195,8 +195,8 @@ def test_an_interrupted_request_is_withdrawn(
 
 
 def test_a_rules_request_is_under_way(state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An operator whose request is withdrawn or does not hold any more is not told that the event
-    is not approved while IMDS has not answered the request of a rule for it.
+    """While IMDS has not answered a rule's request for an event, nobody knows whether the event is
+    approved. An operator whose own request is withdrawn, or no longer holds, is told so.
     """
     shown = CONFIRMED | {"EventId": "A", "EventSource": "User", "Resources": ["vmss_0"]}
     quiet = Scenario("quiet", "Nothing happens.", VMS, ())
@@ -212,11 +212,12 @@ def test_a_rules_request_is_under_way(state: Path, start_exporter: Callable[...,
             if interrupts:
                 operator.send_signal(signal.SIGINT)
             else:
+                # The event is not the one that the operator has confirmed any more.
                 simulator.set_document([shown | {"DurationInSeconds": 600}])
             said, _ = operator.communicate(timeout=2 * PATIENCE)
             assert operator.returncode == MAYBE_APPROVED
             assert "A: it may be approved, because another request" in said
-        assert len(gate.posts) == 1
+        assert len(gate.posts) == 1, "the rule's: neither of the operator's was sent"
 
 
 def test_requests_expire(

@@ -45,6 +45,7 @@ def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path:
         file.write_text(APPROVE)
         eventually(lambda: exporter.lines("approval policy reloaded"), "the new policy")
         exporter.shows(
-            "the approval", lambda s: s.total("approval_requests_total", outcome="accepted") == 1
+            "the approval",
+            lambda scrape: scrape.total("approval_requests_total", outcome="accepted") == 1,
         )
         assert len(exporter.lines("missing or invalid")) == 2, "not one line each poll"

@@ -82,7 +82,7 @@ def steps_played(simulator: str) -> int:
 
 @pytest.mark.parametrize("arguments", [("demo",), ("simulate", "--loop")])
 def test_reader_that_has_gone(arguments: tuple[str, ...]) -> None:
-    """Piped into `head`, it continues until it is stopped, and prints no error."""
+    """A command that is piped into `head` continues until it is stopped, and prints no error."""
     flags = ("--speed", "6000", "--web.listen-address", "127.0.0.1:0")
     address = r"(?:simulator +|--imds\.endpoint )(http://127\.0\.0\.1:\d+)"
     running = subprocess.Popen(

@@ -28,7 +28,10 @@ ANNOUNCED = 60
 
 
 def buffering() -> dict[str, str]:
-    """Return an environment in which Python buffers its output, as it does by default."""
+    """Return an environment in which Python buffers its output, as it does by default.
+
+    ``approve`` takes the operator's name from LOGNAME.
+    """
     return {
         name: text
         for name, text in environment(LOGNAME="ada").items()

@@ -87,11 +87,21 @@ def site() -> Iterator[Path]:
         yield folder
 
 
+def everybody_can_reach(path: Path) -> bool:
+    """Return whether every user can enter each folder above the file."""
+    return all(parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents)
+
+
 def python() -> str:
-    """Return an interpreter that every user can run."""
-    for candidate in (Path(os.__file__), Path("/usr/bin/python3")):
-        if all(parent.stat().st_mode & stat.S_IXOTH for parent in candidate.resolve().parents):
-            return sys.executable if candidate.name == "os.py" else str(candidate)
+    """Return an interpreter that every user can run: that of the tests, or else Debian's."""
+    # A virtual environment has only a link to its interpreter; the standard library is what the
+    # other user has to read.
+    standard_library = Path(os.__file__)
+    if everybody_can_reach(standard_library):
+        return sys.executable
+    of_debian = Path("/usr/bin/python3")
+    if everybody_can_reach(of_debian):
+        return str(of_debian)
     pytest.fail("every Python here is in somebody's home: install Debian's python3")
 
 
