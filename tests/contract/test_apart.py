@@ -1,6 +1,7 @@
 """Runs of the tests do not disturb each other."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,11 +38,32 @@ def test_an_aborted_run_leaves_no_mount(tmp_path: Path) -> None:
     assert f" {tmp_path} " not in Path("/proc/mounts").read_text()
 
 
-def test_temporary_folders_are_those_of_a_checkout(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """Temporary folders lie below a folder that only this checkout uses. pytest deletes old ones:
-    tests in another checkout must not find, and delete, those that are in use here.
+PRINTS_THE_FOLDER = """
+import os
+from support import apart
+apart.temporary_folder()
+print(os.environ["PYTEST_DEBUG_TEMPROOT"])
+"""
+
+
+def folder_of_a_checkout(checkout: Path, system_folder: Path) -> str:
+    """Return the folder in which pytest makes temporary folders for tests of a checkout.
+
+    It lies in ``system_folder``, which stands for /tmp.
     """
-    of_this_checkout = os.environ["PYTEST_DEBUG_TEMPROOT"]
-    assert tmp_path_factory.getbasetemp().is_relative_to(of_this_checkout)
+    env = environment(PYTHONPATH=str(checkout / "tests"), TMPDIR=str(system_folder))
+    del env["PYTEST_DEBUG_TEMPROOT"]  # that of this run
+    return subprocess.check_output([sys.executable, "-c", PRINTS_THE_FOLDER], env=env, text=True)
+
+
+def test_each_checkout_has_temporary_folders_of_its_own(tmp_path: Path) -> None:
+    """Two checkouts have their temporary folders in different places. pytest deletes old ones: the
+    tests of a checkout must not find, and delete, those that are in use in another.
+    """
+    another = tmp_path / "another-checkout"
+    support = another / "tests" / "support"
+    support.mkdir(parents=True)
+    for module in ("apart.py", "paths.py"):
+        shutil.copy(ROOT / "tests" / "support" / module, support)
+    assert folder_of_a_checkout(ROOT, tmp_path) != folder_of_a_checkout(another, tmp_path)
+    assert "PYTEST_DEBUG_TEMPROOT" in os.environ, "this run has such a folder, too"

@@ -291,7 +291,7 @@ def test_azure_policy_installs_where_prometheus_looks() -> None:
     assert has_the_tag in POLICY["policyRule"]["if"]["allOf"]
 
 
-PYTHON = """\
+STAND_IN_FOR_PYTHON = """\
 #!/bin/sh
 case "$1" in
 -c) exit 0 ;;
@@ -302,8 +302,9 @@ case "$1" in
     chmod +x "$3"/bin/* ;;
 esac
 """
-"""Stands in for Python on a VM: makes a virtual environment of stand-ins. Its pip writes down what
-it was asked, and its exporter exports the units.
+"""Stands in for Python on a VM. With ``-c``, the check of its version, it is new enough. With ``-m
+venv FOLDER``, it makes a virtual environment of two stand-ins: pip, which writes down how it was
+called, and the exporter, which exports the units.
 """
 EXPORTER = "azure-scheduled-events-exporter"
 
@@ -322,7 +323,7 @@ class Machine:
         self.command = root / "usr/local/bin" / EXPORTER
         self.virtual_environment = root / "opt" / EXPORTER
         self.unit = root / "etc/systemd/system" / f"{EXPORTER}.service"
-        self._write_program(root / "bin/python3", PYTHON)
+        self._write_program(root / "bin/python3", STAND_IN_FOR_PYTHON)
         self._write_program(
             root / "bin/systemctl", f'#!/bin/sh\necho systemctl "$@" >>"{self.calls}"\n'
         )

@@ -197,8 +197,8 @@ def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
     assert dashboard_maps(charts["memory"]) == [], "these values switch the dashboards off"
 
 
-def below(folder: Path, text: str) -> str:
-    """Replace the folders of the container in ``text`` by ``folder``."""
+def with_local_paths(text: str, folder: Path) -> str:
+    """Return ``text`` with ``folder`` in the place of the folders that the container mounts."""
     for mounted in ("config", "web", "alertmanager"):
         text = text.replace(f"{ETC}/{mounted}", str(folder))
     return text
@@ -210,12 +210,12 @@ def effective_settings(manifests: list[Manifest], folder: Path) -> dict[str, tup
     variable or a file.
     """
     for file, text in only(manifests, "ConfigMap")["data"].items():
-        (folder / file).write_text(below(folder, text))
+        (folder / file).write_text(with_local_paths(text, folder))
     # In a cluster, these files are in Secrets of the user.
     (folder / "web-config.yml").write_text("http_server_config: {http2: false}\n")
     (folder / "http-config.yml").write_text("basic_auth: {username: vm, password: test}\n")
     variables = {
-        each["name"]: below(folder, each["value"])
+        each["name"]: with_local_paths(each["value"], folder)
         for each in container(manifests)["env"]
         if "value" in each
     }

@@ -153,7 +153,7 @@ def prepare(container: Manifest, folder: Path) -> tuple[tuple[int, int], str]:
     """Run the preparation with the capability that it has; return who the folder is for, and what
     it says.
     """
-    *_, program, _, user, group = container["command"]
+    *_, program, _folder, user, group = container["command"]
     assert Path(program).name == PREPARATION.name
     is_root = os.geteuid() == 0
     owner = (int(user), int(group)) if is_root else (os.geteuid(), os.getegid())

@@ -159,7 +159,7 @@ def test_what_is_published_is_built_once() -> None:
             if name == job and "name" in step.get("with", {})
         ]
         assert "dist" in downloaded, job
-    assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
+    assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}, "ci has the tests"
 
 
 def jobs_before(name: str, workflow: dict[str, dict[str, Any]]) -> set[str]:

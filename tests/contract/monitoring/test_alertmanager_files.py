@@ -102,7 +102,7 @@ def post(url: str, *alerts: Mapping[str, str]) -> None:
     assert answer.status == 200, answer.body
 
 
-def held(url: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def processed_alert(url: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return an alert as Alertmanager holds it, once it has been processed."""
 
     def look() -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def held(url: str, labels: Mapping[str, str]) -> dict[str, Any]:
 
 def receivers_of(url: str, labels: Mapping[str, str]) -> list[str]:
     """Return the names of the receivers of an alert, without our prefix."""
-    names = [each["name"] for each in held(url, labels)["receivers"]]
+    names = [each["name"] for each in processed_alert(url, labels)["receivers"]]
     return [name.removeprefix("azure-") for name in names]
 
 
@@ -307,8 +307,8 @@ def test_words_of_a_company(tmp_path: Path) -> None:
         post(url, p1, p3, p4)
         assert receivers_of(url, p1) == ["pager"]
         assert receivers_of(url, p3) == ["tickets"]
-        assert held(url, p3)["status"]["inhibitedBy"]
-        assert not held(url, p4)["status"]["inhibitedBy"]
+        assert processed_alert(url, p3)["status"]["inhibitedBy"]
+        assert not processed_alert(url, p4)["status"]["inhibitedBy"]
 
 
 @pytest.mark.parametrize("form", [as_exported, fragment, stack])
@@ -329,5 +329,5 @@ def test_levels_in_the_words_of_a_company(
         assert receivers_of(url, reboot) == ["pager"]
         assert receivers_of(url, freeze) == ["tickets"]
         assert receivers_of(url, maintenance) == ["show"]
-        assert held(url, requested)["status"]["inhibitedBy"]
-        assert not held(url, freeze)["status"]["inhibitedBy"]
+        assert processed_alert(url, requested)["status"]["inhibitedBy"]
+        assert not processed_alert(url, freeze)["status"]["inhibitedBy"]

@@ -26,8 +26,8 @@ def test_names_for_grafana(tmp_path: Path) -> None:
     second_queries = {rule["title"]: _second_query(rule) for rule in _grafana_rules()}
     place = 'job="azure-scheduled-events",instance="a:10169",resource_group="rg",vm_name="a"'
     of_event = '{event_id="E",event_type="Reboot",resource_group="rg",resources="a"}'
-    # By alert, the labels that the query adds, and the value that it has. For an event, this is the
-    # time that its exporters show: 0, because the exporter here shows none.
+    # By alert, the labels that the query adds, and its value, which is that of the alert: 0 for an
+    # event whose time no exporter shows, and for a journal that was on disk at no time.
     expected = {
         "Reboot": (of_event, 0),
         "JournalNotOnDisk": (f"{{{place}}}", 0),

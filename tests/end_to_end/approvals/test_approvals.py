@@ -52,8 +52,10 @@ def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> N
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What an exporter, and the command ``events``, show of one event of each type in RULES."""
+class Result:
+    """What became of one event of each type in RULES: what IMDS was asked to approve, and what an
+    exporter and the command ``events`` show.
+    """
 
     approved_types: list[str]  # of the events whose approval reached IMDS
     metrics: Scrape
@@ -64,7 +66,7 @@ class Shown:
 
 
 @pytest.fixture
-def shown(start_exporter: Callable[..., Exporter], tmp_path: Path) -> Iterator[Shown]:
+def result(start_exporter: Callable[..., Exporter], tmp_path: Path) -> Iterator[Result]:
     """Return what is shown some polls after the event of rule ``real`` was approved."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(RULES)
@@ -88,7 +90,7 @@ def shown(start_exporter: Callable[..., Exporter], tmp_path: Path) -> Iterator[S
         ).stdout
         in_json = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
         approved = [each.event_type for each in simulator.record if each.what is What.APPROVED]
-        yield Shown(
+        yield Result(
             approved_types=approved,
             metrics=exporter.scrape(),
             reasons={event["event_type"]: event["approval"] for event in in_json},
@@ -98,12 +100,12 @@ def shown(start_exporter: Callable[..., Exporter], tmp_path: Path) -> Iterator[S
         )
 
 
-def test_every_action(shown: Shown) -> None:
+def test_every_action(result: Result) -> None:
     """Metric, JSON, page, ``events`` and one log line say what a rule holds, will approve, tries,
     and has approved.
     """
-    assert shown.approved_types == ["Terminate"]
-    metrics = shown.metrics
+    assert result.approved_types == ["Terminate"]
+    metrics = result.metrics
     assert metrics.value("approval_requests_total", outcome="dry_run") == 1
     assert metrics.value("approval_requests_total", outcome="accepted") == 1
     assert metrics.total("transitions_total", transition="approved") == 1
@@ -111,12 +113,12 @@ def test_every_action(shown: Shown) -> None:
     first_seen = metrics.value("event_first_seen_timestamp_seconds", event_type="Reboot") or 0.0
     ((labels, due),) = metrics.series("event_approval_due_timestamp_seconds", event_type="Reboot")
     assert due - first_seen == pytest.approx(AFTER_MINUTES * 60, abs=1), labels
-    assert shown.reasons["Redeploy"] == "held by rule 'failover first'"
-    assert shown.reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
-    assert "held by rule &#x27;failover first&#x27;" in shown.page
-    assert "held by rule 'failover first'" in shown.table
-    held = shown.exporter.lines("approval held back")
+    assert result.reasons["Redeploy"] == "held by rule 'failover first'"
+    assert result.reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
+    assert "held by rule &#x27;failover first&#x27;" in result.page
+    assert "held by rule 'failover first'" in result.table
+    held = result.exporter.lines("approval held back")
     assert len(held) == 2, "one line for Redeploy and one for Reboot"
-    (dry,) = shown.exporter.lines('msg="approval in a dry run: nothing is sent"')
+    (dry,) = result.exporter.lines('msg="approval in a dry run: nothing is sent"')
     assert "rule=trial" in dry
     assert "resources=vmss_0,vmss_1" in dry

@@ -8,7 +8,7 @@ a status to answer with or a ``Way``; the last rule holds for all that follow.
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
@@ -26,7 +26,6 @@ from support.events.approve_command import (
     assert_nothing_is_sent,
     begin,
     event_ids,
-    group,
     queued,
     start,
     stopped,
@@ -40,6 +39,13 @@ from trials.trial import polls_on
 
 MAYBE_APPROVED = 3
 """The exit status of ``approve`` if an approval had no answer."""
+NOW = time.time()
+IN_AN_HOUR = formatdate(NOW + 3600, usegmt=True)
+IN_TWO_HOURS = formatdate(NOW + 7200, usegmt=True)
+CONFIRMED = entry(
+    DurationInSeconds=-1, NotBefore=IN_AN_HOUR, Resources=["vmss_0", "vmss_2"], EventType="Reboot"
+)
+"""An event as it is shown to the operator, who then confirms the request."""
 
 
 def test_imds_refuses(
@@ -152,12 +158,10 @@ def test_imds_is_away(
 
 
 def test_operators_request_survives_a_kill(
-    state: Path, start_exporter: Callable[..., Exporter]
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
     """A request that was being sent at a kill is sent again, and is still the operator's."""
-    with ExitStack() as stack:
-        simulator = stack.enter_context(Simulator(group()))
-        gate = stack.enter_context(Gate(simulator.url, Way.HANG, Way.PASS))
+    with Gate(simulator.url, Way.HANG, Way.PASS) as gate:
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
         operator = begin(gate.url, state, event_id)
@@ -282,13 +286,6 @@ class Change:
     result: str
 
 
-NOW = time.time()
-IN_AN_HOUR = formatdate(NOW + 3600, usegmt=True)
-IN_TWO_HOURS = formatdate(NOW + 7200, usegmt=True)
-CONFIRMED = entry(
-    DurationInSeconds=-1, NotBefore=IN_AN_HOUR, Resources=["vmss_0", "vmss_2"], EventType="Reboot"
-)
-"""Each of the events as the operator is shown it."""
 CHANGES = {
     "TIME": Change({"NotBefore": IN_TWO_HOURS}, "not approved: NotBefore was "),
     "VMS": Change(

@@ -76,6 +76,7 @@ def site() -> Iterator[Path]:
         folder = open_folder(stack)
         for library in LIBRARIES:
             for file in distribution(library).files or ():
+                # The programs that a library installs lie in another folder, as ../../../bin/NAME.
                 if ".." not in file.parts:
                     (folder / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), folder / file)
