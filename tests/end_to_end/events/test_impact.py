@@ -152,7 +152,8 @@ def wire() -> Iterator[tuple[Network, Network]]:
 def scene(wire: tuple[Network, Network], tmp_path: Path) -> Iterator[Scene]:
     """An exporter in the first of the two networks, with all that it needs on loopback."""
     journal = tmp_path / "journal"
-    with wire[0].inside(), Simulator(QUIET) as simulator, Collector() as collector:
+    here, _there = wire
+    with here.inside(), Simulator(QUIET) as simulator, Collector() as collector:
         flags = (*POLL, "--journal.path", str(journal), "--otlp.endpoint", collector.url)
         # Through another program: what starts quickly starts in the network of the tests.
         quickly = ("env", COMMAND)

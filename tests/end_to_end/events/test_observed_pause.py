@@ -50,9 +50,10 @@ def scrape_after(exporter: Exporter, transition: str) -> Scrape:
 
 def is_stopped(exporter: Exporter) -> bool:
     """Return whether the process is stopped by a signal."""
-    return (
-        Path(f"/proc/{exporter.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    )
+    stat = Path(f"/proc/{exporter.process.pid}/stat").read_text()
+    _pid_and_name, _, fields = stat.rpartition(")")
+    state, *_ = fields.split()
+    return state == "T"
 
 
 def stop_for_a_while(exporter: Exporter) -> float:

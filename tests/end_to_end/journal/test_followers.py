@@ -131,15 +131,16 @@ class TestFollowers:
         eventually(lambda: rows(state) == once_each, "everything in the journal")
 
     def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
-        """A follower that polls by itself reports each of three reschedules, also the one that goes
-        back.
+        """A follower that polls by itself, without an exporter, reports each of three reschedules,
+        also the one that goes back to the first NotBefore.
         """
-        moments = ["Mon, 11 Apr 2072 22:26:58 GMT", "Mon, 11 Apr 2072 23:26:58 GMT"]
-        simulator.set_document([event("A", not_before=moments[0])])
+        at_first = "Mon, 11 Apr 2072 22:26:58 GMT"
+        an_hour_later = "Mon, 11 Apr 2072 23:26:58 GMT"
+        simulator.set_document([event("A", not_before=at_first)])
         follower = follow()
         follower.wait_for(("A", "detected"))
         expected = [("A", "detected")]
-        for moment in (moments[1], moments[0], moments[1]):
-            simulator.set_document([event("A", not_before=moment)])
+        for not_before in (an_hour_later, at_first, an_hour_later):
+            simulator.set_document([event("A", not_before=not_before)])
             expected.append(("A", "rescheduled"))
             follower.wait_for(*expected)

@@ -21,7 +21,8 @@ def test_the_whole_way(tmp_path: Path) -> None:
         ]
         with Program(arguments, tmp_path / "drill.log", PYTHONUNBUFFERED="1") as drill:
             assert drill.process.wait(2 * PATIENCE) == 0, drill.log
-        assert stack.receiver.notified("/pager")[0] == WITHOUT_NOTICE
+        first_page, *_ = stack.receiver.notified("/pager")
+        assert first_page == WITHOUT_NOTICE
         query = stack.prometheus.query
         eventually(
             lambda: query("sum_over_time(up[20s]) == 0"),

@@ -157,7 +157,7 @@ def two_simulators(folder: Path, first_port: int = 10170, second_port: int = 101
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[Program]:
+def stack_of_two(tmp_path: Path) -> Iterator[Program]:
     """A stack of two simulators that is up."""
     file = two_simulators(tmp_path)
     flags = ["--free-ports", "--file", str(file), "--folder", str(tmp_path / "stack")]
@@ -166,23 +166,23 @@ def two(tmp_path: Path) -> Iterator[Program]:
         yield stack
 
 
-def test_a_part_dies(two: Program) -> None:
-    """If a part ends, one line names it and its log, and the other parts are stopped."""
-    first, second = children(two)
+def test_a_part_dies(stack_of_two: Program) -> None:
+    """If a part of a stack ends, one line names it and its log, and the other parts are stopped."""
+    first, second = children(stack_of_two)
     second.kill()
-    assert two.process.wait(PATIENCE) == 1
+    assert stack_of_two.process.wait(PATIENCE) == 1
     assert have_ended([first])
-    (line,) = two.lines("stack: ")
+    (line,) = stack_of_two.lines("stack: ")
     assert re.fullmatch(
         r"stack: second ended with status -9: .* \[.*/stack/logs/second\.log\]", line
     )
 
 
-def test_killed(two: Program) -> None:
-    """Even when it is killed, its parts do not outlive it."""
-    started = children(two)
+def test_killed(stack_of_two: Program) -> None:
+    """Even when the stack is killed, its parts do not outlive it."""
+    started = children(stack_of_two)
     assert len(started) == 2
-    two.kill()
+    stack_of_two.kill()
     eventually(lambda: have_ended(started), "the parts have ended")
 
 

@@ -109,8 +109,8 @@ class TestCommandLine:
     """What a command prints ends up in tickets."""
 
     @staticmethod
-    def said(tmp_path: Path, *arguments: str, **env: str) -> str:
-        """All that a command prints, to either stream."""
+    def output_of(tmp_path: Path, *arguments: str, **env: str) -> str:
+        """Return all that a command prints, to either stream."""
         with Program([COMMAND, *arguments], tmp_path / "said.log", **env) as program:
             program.process.wait(30)
             return program.log
@@ -122,7 +122,7 @@ class TestCommandLine:
             f"otlp.endpoint: {with_password('https://collector.example.org')}\n"
             f"alertmanager.url: {with_password('http://a:9093')},{with_password('http://b:9093')}\n"
         )
-        said = self.said(
+        said = self.output_of(
             tmp_path, "check-config", "--config.file", str(file), OTEL_EXPORTER_OTLP_HEADERS=HEADERS
         )
         assert "otlp.endpoint: https://***@collector.example.org" in said
@@ -139,7 +139,9 @@ class TestCommandLine:
                 (team.url, "is it an Alertmanager?"),
                 ("http://127.0.0.1:1", "Connection refused"),
             ):
-                said = self.said(tmp_path, "drill", *flags, "--alertmanager", with_password(url))
+                said = self.output_of(
+                    tmp_path, "drill", *flags, "--alertmanager", with_password(url)
+                )
                 assert f"{url}: " in said
                 assert reason in said
                 assert "Traceback" not in said

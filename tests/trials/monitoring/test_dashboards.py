@@ -66,7 +66,9 @@ class Stage:
         rows = BoardReader("fleet", self.prometheus.url).table(titles.EVENTS)
         # The row has no State if its event ends between two queries.
         states = [(row["event_id"], row.get("State", "")) for row in rows]
-        return Counter(each for each in states if each[1] not in {*ENDED, "not seen"})
+        return Counter(
+            (event_id, state) for event_id, state in states if state not in {*ENDED, "not seen"}
+        )
 
     def outcomes_on_board(self) -> set[str]:
         """Return the outcomes that the board of the fleet shows."""

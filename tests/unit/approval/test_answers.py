@@ -34,7 +34,9 @@ ACCEPTED = None
 def known() -> Lifecycles:
     """Return the known events: one, which waits for its start."""
     event = ScheduledEvent("A", "Reboot", State.SCHEDULED, "Platform", ("vm",), None)
-    return observe(Lifecycles(), Document(1, (event,)), ObservationContext(NOW, "vm"))[0]
+    context = ObservationContext(NOW, "vm")
+    after, _changes = observe(Lifecycles(), Document(1, (event,)), context)
+    return after
 
 
 def due(known: Lifecycles) -> Due:

@@ -80,7 +80,9 @@ def known() -> Lifecycles:
         ScheduledEvent(name, "Reboot", State.SCHEDULED, "User", ("vm",), None, sent_id=name)
         for name in "AB"
     )
-    return observe(Lifecycles(), Document(1, events), ObservationContext(NOW, "vm"))[0]
+    context = ObservationContext(NOW, "vm")
+    after, _changes = observe(Lifecycles(), Document(1, events), context)
+    return after
 
 
 def send_first(sender: ApprovalSender, known: Lifecycles) -> Answer:

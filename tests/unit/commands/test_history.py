@@ -28,7 +28,7 @@ def test_damaged(damaged: Path) -> None:
     """A damaged journal is an error of one line."""
     for flags in ((), ("--json",)):
         done = command("history", "--journal.path", str(damaged), *flags)
-        assert_one_line(done, 1, "cannot ", "read", ": a row ")
+        assert_one_line(done, 1, "cannot read the journal: a row does not hold JSON")
 
 
 @pytest.fixture

@@ -44,15 +44,22 @@ CANCELLED = replace(life(), outcome=Transition.CANCELLED)
 @pytest.mark.parametrize(
     ("event", "rules", "is_begun"),
     [
-        (life(), Rules(), True),
-        (life(left=901), Rules(), False),
-        (life(left=None), Rules(), True),
-        (life(left=-1), Rules(), False),
-        (life("Preempt", state=State.STARTED), Rules(), False),
-        (life(scope=Scope.PEER), Rules(), False),
-        (life("Freeze", duration=5.0), Rules(), False),
-        (life("Freeze", duration=5.0), Rules(kinds=frozenset({Kind.HARMLESS})), True),
-        (life("Freeze"), Rules(types=frozenset({"reboot"})), False),
+        pytest.param(life(), Rules(), True, id="announced"),
+        pytest.param(life(left=901), Rules(), False, id="further ahead than --lead"),
+        pytest.param(life(left=None), Rules(), True, id="without NotBefore"),
+        pytest.param(life(left=-1), Rules(), False, id="NotBefore is over"),
+        pytest.param(life("Preempt", state=State.STARTED), Rules(), False, id="has begun"),
+        pytest.param(life(scope=Scope.PEER), Rules(), False, id="of another VM"),
+        pytest.param(life("Freeze", duration=5.0), Rules(), False, id="harmless"),
+        pytest.param(
+            life("Freeze", duration=5.0),
+            Rules(kinds=frozenset({Kind.HARMLESS})),
+            True,
+            id="harmless, and this kind is chosen",
+        ),
+        pytest.param(
+            life("Freeze"), Rules(types=frozenset({"reboot"})), False, id="another type is chosen"
+        ),
     ],
 )
 def test_what_qualifies(event: Lifecycle, rules: Rules, *, is_begun: bool) -> None:
