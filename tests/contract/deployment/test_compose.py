@@ -43,6 +43,7 @@ EXPORTERS = [name for name, service in SERVICES.items() if service.command == ("
 ADDRESSES = [
     line.split(maxsplit=1) for line in SERVICES["pages"].environment["ADDRESSES"].splitlines()
 ]
+"""The addresses that the stack prints, each with what can be seen there."""
 
 
 def load(name: str) -> Any:

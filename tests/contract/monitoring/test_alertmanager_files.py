@@ -34,6 +34,8 @@ EVENT = {"event_id": "E", "event_type": "Reboot"}
 REBOOT = {"alertname": f"{PREFIX}Reboot", "severity": "critical", **EVENT}
 FREEZE = {"alertname": f"{PREFIX}Freeze", "severity": "warning", "event_id": "F"}
 MAINTENANCE = {"alertname": f"{PREFIX}Maintenance", "severity": "info", "instance": "a"}
+SUMMARY = "s."
+"""The summary of every alert that is posted here."""
 TEAM_ALERTS = {
     "team-pager": {"alertname": "DiskFull", "severity": "critical"},
     "team-slack": {"alertname": "DiskFills", "severity": "warning"},
@@ -97,7 +99,7 @@ def loaded(file: Path) -> ConfiguredAlertmanager:
 def post(url: str, *alerts: Mapping[str, str]) -> None:
     """Post alerts that go on for a minute."""
     now = time.time()
-    body = json.dumps([posted(labels, {"summary": "s."}, now, now + 60) for labels in alerts])
+    body = json.dumps([posted(labels, {"summary": SUMMARY}, now, now + 60) for labels in alerts])
     answer = fetch(f"{url}/api/v2/alerts", "POST", body.encode(), Content_Type="application/json")
     assert answer.status == 200, answer.body
 
@@ -133,7 +135,7 @@ def test_as_exported(form: Any, tmp_path: Path) -> None:
             post(url, REBOOT, FREEZE, MAINTENANCE)
             assert receivers_of(url, REBOOT) == ["pager"]
             assert receivers_of(url, FREEZE) == ["tickets"]
-            assert receivers_of(url, MAINTENANCE) == ["show"]
+            assert receivers_of(url, MAINTENANCE) == ["show"], "which notifies nobody"
             drill = ["drill", "--alertmanager", url, "--timeout", "20s"]
             eventually(lambda: len(receiver.notifications) == 2, "page and ticket have come")
             assert main(drill) == 0
@@ -183,11 +185,11 @@ def test_mail(form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             post(alertmanager.url, FREEZE)
             eventually(lambda: server.mails, "the mail has come")
     (mail,) = server.mails
-    assert (mail["To"], mail["Subject"]) == ("me@example.org", "s.")
+    assert (mail["To"], mail["Subject"]) == ("me@example.org", SUMMARY)
     (text,) = (part for part in mail.walk() if not part.is_multipart())
     assert text.get_content_type() == "text/plain"
     summary, _description, event, since, *_ = text.get_content().splitlines()
-    assert (summary, event) == ("s.", "Event: F")
+    assert (summary, event) == (SUMMARY, "Event: F")
     assert since.startswith("Alert since: 20")
 
 

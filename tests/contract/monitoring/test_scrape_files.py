@@ -56,8 +56,8 @@ def test_discovery_in_kubernetes() -> None:
 
 
 def test_additional_scrape_configs(tmp_path: Path) -> None:
-    """Prometheus takes all items to append in one list, though it refuses two jobs of a name, and
-    the rules know each by its name.
+    """The items of all files can be appended to one list: Prometheus, which refuses two jobs of the
+    same name, takes them together. The rules know each job by its name.
     """
     jobs = [
         job for name in OF_VMS for job in load(f"kubernetes/additional-scrape-config-{name}.yaml")
@@ -102,7 +102,9 @@ def test_operator_takes_a_resource_group() -> None:
 
 @pytest.mark.parametrize("name", ["prometheus-rule", *(f"scrape-config-{each}" for each in OF_VMS)])
 def test_labels_of_objects(name: str) -> None:
-    """The operator's selectors find the objects by labels of the team's own."""
+    """With ``labels.metadata``, an object has a label of the team's own, by which the operator's
+    selectors find it.
+    """
     settings = resolve({"labels.metadata": "release=monitoring"})
     text = render(settings)[f"kubernetes/{name}.yaml"]
     assert yaml.safe_load(text)["metadata"]["labels"]["release"] == "monitoring"

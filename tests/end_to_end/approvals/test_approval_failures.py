@@ -1,4 +1,9 @@
-"""Approvals that IMDS refuses or does not answer, also if the exporter is killed meanwhile."""
+"""Approvals that IMDS refuses or does not answer, also if the exporter is killed meanwhile.
+
+A ``Gate`` stands before the simulator. Each approval is treated by the next of its rules, which is
+a status to answer with or a ``Way``: with HANG, IMDS never hears of the approval. With LOSE and
+LATE, IMDS obeys it, but the exporter gets no answer: the connection ends at once, or stays open.
+"""
 
 import itertools
 import json

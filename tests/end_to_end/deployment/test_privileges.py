@@ -32,7 +32,7 @@ CAP_SETGID = 1 << 6
 CAP_SETUID = 1 << 7
 CAP_NET_BIND_SERVICE = 1 << 10
 
-# What the program imports without traces, under which it runs here.
+# The libraries that the program imports if it sends no traces, as here.
 LIBRARIES = (
     "bcrypt",
     "certifi",
