@@ -170,15 +170,15 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as hanging,
         Peer(400) as refusing,
-        Peer() as well,
+        Peer() as healthy,
         Simulator(scenario) as simulator,
     ):
         _, port = hanging.getsockname()
-        urls = ",".join([f"http://127.0.0.1:{port}", refusing.url, well.url])
+        urls = ",".join([f"http://127.0.0.1:{port}", refusing.url, healthy.url])
         journal = str(tmp_path / "journal")
         flags = ("--alertmanager.url", urls, "--poll.interval", "200ms", "--journal.path", journal)
         with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
-            eventually(well.alerts, "the alert has come")
+            eventually(healthy.alerts, "the alert has come")
             rejected = {"outcome": "rejected"}
             exporter.shows(
                 "the refusal", lambda now: now.value("alertmanager_alerts_total", **rejected)

@@ -154,7 +154,7 @@ def test_nobody_waits_for_a_dhcp_server_for_minutes() -> None:
     """The commands doctor and events ask more than once, and give up after five seconds at most."""
     assert len(SHORT_SEARCH.pauses) > 1
     assert sum(SHORT_SEARCH.pauses) + len(SHORT_SEARCH.pauses) * SHORT_SEARCH.answer_seconds <= 5
-    assert SHORT_SEARCH.destination == Exchange().destination
+    assert SHORT_SEARCH.destination == Exchange().destination, "they ask as the exporter does"
 
 
 @pytest.mark.parametrize(

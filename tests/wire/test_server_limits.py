@@ -17,8 +17,10 @@ from support.servers.serving import HUGE, PAGE, Running, read_all, read_answer, 
 
 @pytest.mark.parametrize("served", [0, 1])
 def test_slow_header(served: int) -> None:
-    """A header that takes too long ends the connection, although bytes keep coming: that of the
-    first request, and that of one after ``served`` others.
+    """A header that takes too long ends the connection, although bytes keep coming: the header of
+    the first request on it, and that of a later one.
+
+    ``served`` is how many requests were answered on the connection before.
     """
     with serving(limits=Limits(header_seconds=0.5)) as running, running.connect() as client:
         for _ in range(served):
@@ -89,7 +91,7 @@ def test_the_longest_idle_makes_room() -> None:
         reader = stack.enter_context(running.connect(receive_buffer=4096))
         reader.sendall(request("/huge", "GET", "1.1", "Connection: close"))
         eventually(
-            lambda: any(one.is_busy for one in running.server.connections), "the answer to begin"
+            lambda: any(each.is_busy for each in running.server.connections), "the answer to begin"
         )
         first, second, third = connect_one_by_one(running, stack, 3)
         first.sendall(request())

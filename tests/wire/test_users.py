@@ -169,8 +169,9 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
     """Guesses from one address get 401 or 429; a verified scraper and another address read
     meanwhile.
     """
+    cost = 7  # enough for the checks of the guesses to queue
     with guarded(
-        f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}"
+        f"basic_auth_users: {{alice: {hashed(b'secret', cost)}, bob: {hashed(b'hidden', cost)}}}"
     ) as running:
         alice = basic("alice", "secret")
         assert running.get(Authorization=alice).status == 200
@@ -189,6 +190,7 @@ def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
     would be too many, and some of these scrapers would be refused.
     """
     with (
+        # A check of cost 10 takes so long that many scrapers come before the first one is done.
         guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,
         ThreadPoolExecutor(30) as pool,
     ):

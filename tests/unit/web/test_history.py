@@ -154,11 +154,13 @@ def test_an_approval_that_nobody_can_rule_out(
             "90.00%",
             id="after 900 of 1000 s",
         ),
-        pytest.param(CANCELLED, "99.50%", id="it was to be after the end of the bar"),
+        pytest.param(CANCELLED, "99.50%", id="NotBefore is after the end of the bar"),
     ],
 )
 def test_the_mark_at_not_before(life: Lifecycle, place: str) -> None:
-    """The bar has a mark at NotBefore, which is visible also at its end."""
+    """The bar of an event has a mark at NotBefore. If the event ended before that, the mark is just
+    before the end of the bar, where it is still visible.
+    """
     markup = page(replace(QUIET, recent=(life,)), NOW, "/metrics").decode()
     assert f'<rect class="deadline" x="{place}"' in markup
 

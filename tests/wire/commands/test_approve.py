@@ -139,8 +139,9 @@ def test_the_journal_of_another_vm(
 def test_without_an_exporter(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """The command says that no exporter runs and asks IMDS for what was named; the next exporter
-    knows of it. Beside an exporter with another journal, it says so before it asks.
+    """The command says that no exporter runs with its journal, and sends the approval of the named
+    event, and of no other, itself; the next exporter knows of it. Beside an exporter that has
+    another journal, the command says the same, before its question on a terminal.
     """
     ids = event_ids(simulator)
     done = approve(simulator.url, state, ids["Reboot"], "--yes", "--approval.policy", "documented")

@@ -274,7 +274,7 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "complaint"),
     [
         (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
         (("--scenario", "flood"), "'flood' is no scenario"),
@@ -299,12 +299,12 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
         (("--prometheus", "http://p:9090"), "--prometheus is only for --maintenance"),
     ],
 )
-def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
+def test_impossible_flags(flags: tuple[str, ...], complaint: str) -> None:
     """A flag that is wrong, or does not go with another one, is refused by its name before anything
     is sent.
     """
     with Peer() as peer:
-        with pytest.raises(UsageError, match=re.escape(said)):
+        with pytest.raises(UsageError, match=re.escape(complaint)):
             run("--alertmanager", peer.url, *flags)
         assert peer.requests == []
 

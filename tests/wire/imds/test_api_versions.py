@@ -32,7 +32,7 @@ def bad_request(*offered: str) -> bytes:
     return answer(body, "400 Bad Request")
 
 
-def knows(serve: Serve, *versions: str, refusal: bytes = NOT_FOUND) -> Peer:
+def imds_that_knows(serve: Serve, *versions: str, refusal: bytes = NOT_FOUND) -> Peer:
     """Start an IMDS that answers these versions only."""
 
     def talk(connection: socket.socket, request: bytes) -> None:
@@ -79,7 +79,7 @@ def versions_asked(peer: Peer) -> list[str]:
 )
 def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serve) -> None:
     """``auto`` finds the newest version that this IMDS answers; later requests use it at once."""
-    peer = knows(serve, *versions, refusal=refusal)
+    peer = imds_that_knows(serve, *versions, refusal=refusal)
     client = client_of(peer.url, "auto")
     assert client.scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer)[-1] == found
@@ -116,7 +116,7 @@ def test_auto_after_every_version_was_refused(serve: Serve) -> None:
 @pytest.mark.parametrize("version", ["2024-07-09", "2017-12-01"])
 def test_a_version_that_is_set(version: str, serve: Serve) -> None:
     """Any version may be set, and only this one is asked."""
-    peer = knows(serve, version)
+    peer = imds_that_knows(serve, version)
     assert client_of(peer.url, version).scheduled_events(LONG_LIMIT) == BODY
     assert versions_asked(peer) == [version]
 

@@ -21,7 +21,7 @@ from support.servers.imds_peer import (
 
 
 @cache
-def large() -> bytes:
+def compressed_64_mib() -> bytes:
     """Return 64 MiB, compressed."""
     return gzip.compress(bytes(64 * MIB), compresslevel=1)
 
@@ -63,7 +63,7 @@ class TestBodies:
         """A small body that unpacks to 64 MiB is refused and costs little memory. The client never
         requests compression, but a server may compress all the same.
         """
-        bomb = large()
+        bomb = compressed_64_mib()
         if coding == "deflate":
             bomb = bomb[10:-8]  # without the header and the trailer of gzip
         if coding == "gzip, gzip":

@@ -152,7 +152,7 @@ class TestErrors:
         assert not error.may_have_arrived
 
     @pytest.mark.parametrize(
-        "said",
+        "sent",
         [
             b"",
             b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + BODY,
@@ -176,13 +176,13 @@ class TestErrors:
             "long header",
         ],
     )
-    def test_broken_off(self, said: bytes, serve: Serve) -> None:
+    def test_broken_off(self, sent: bytes, serve: Serve) -> None:
         """An answer that ends early, or is no HTTP, is a connection error, never half a
         document.
         """
 
         def talk(connection: socket.socket, _: bytes) -> None:
-            connection.sendall(said)
+            connection.sendall(sent)
             connection.shutdown(socket.SHUT_RDWR)
 
         peer = serve(talk)

@@ -43,7 +43,7 @@ def test_what_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "boot", "said"),
+    ("before", "boot", "cell"),
     [
         pytest.param([SCHEDULED], "boot-1", "| 120 in 50s |", id="the whole event"),
         pytest.param(
@@ -60,7 +60,7 @@ def test_what_was_measured() -> None:
         ),
     ],
 )
-def test_when_tcp_was_measured(before: list[ScheduledEvent], boot: str, said: str) -> None:
+def test_when_tcp_was_measured(before: list[ScheduledEvent], boot: str, cell: str) -> None:
     """Counters that do not cover the whole event say so.
 
     ``before`` has the event of the document before the start; ``boot`` is that of the document
@@ -72,7 +72,7 @@ def test_when_tcp_was_measured(before: list[ScheduledEvent], boot: str, said: st
     watch.sees(at(10), STARTED)
     watch.sees(at(60, boot=boot))
     life = replace(watch.life, impact=Impact(readings, readings, during=Tcp(120, 7)))
-    assert said in markdown(report(Sources(life)), "")
+    assert cell in markdown(report(Sources(life)), "")
 
 
 def report_after_a_restart(booted: float) -> str:
@@ -133,7 +133,7 @@ _REST = "; the rest is not known: nobody watched the"
 
 
 @pytest.mark.parametrize(
-    ("is_start_watched", "is_end_watched", "gap", "said"),
+    ("is_start_watched", "is_end_watched", "gap", "cell"),
     [
         (True, True, 1, "50s"),
         (True, True, 9, "about 50s"),
@@ -143,9 +143,10 @@ _REST = "; the rest is not known: nobody watched the"
     ],
 )
 def test_how_long_an_event_was_started(
-    gap: float, said: str, *, is_start_watched: bool, is_end_watched: bool
+    gap: float, cell: str, *, is_start_watched: bool, is_end_watched: bool
 ) -> None:
-    """Its length is as exact as the documents before its start and its end.
+    """The report gives this length as exactly as the last documents before the start and the end
+    permit.
 
     ``gap`` is in seconds between a document and the one before.
     """
@@ -159,4 +160,4 @@ def test_how_long_an_event_was_started(
         watch.restarts()
     watch.sees(at(951), watched=is_end_watched)
     written = markdown(report(Sources(watch.life)), "")
-    assert f"| How long it was Started |  |  | {said} |" in written
+    assert f"| How long it was Started |  |  | {cell} |" in written

@@ -163,8 +163,8 @@ def is_approved(vm: Machine) -> bool:
 
 
 def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -> None:
-    """A report has that the exporter approved, by its policy, and that a hook was ready only after
-    the event had started.
+    """A report says that the exporter approved the event by its policy, and that a hook was ready
+    only after the event had started.
     """
     vm = machine(scenario="user-reboot")
     vm.policy = "documented"
@@ -177,7 +177,9 @@ def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -
 
 
 def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> None:
-    """A report has the hook's approval, and what was measured beside what was announced."""
+    """A report says that a hook approved the event, and has what was measured beside what was
+    announced.
+    """
     vm = machine(scenario="host-maintenance")
     life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
@@ -202,8 +204,8 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
 
 
 def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
-    """A report has the boot of a VM that was moved, and how long it was away; and that hooks ran,
-    but none for this event.
+    """A report says when a VM that was moved booted, and how long it was away. If hooks ran, but
+    none for this event, it says that too.
     """
     vm = machine("db_0")
     waiting = event("Redeploy", Resources=["db_0"])

@@ -80,8 +80,8 @@ def test_what_is_not_approved(
     outcome: str,
     line: str,
 ) -> None:
-    """A failure and an eviction are not approved; what hangs ends with its children; metrics and
-    log say so.
+    """Nothing is approved after a script that fails or hangs, nor for an eviction. A script that
+    hangs is stopped with its children. Metrics and log have the outcome of each run.
     """
     started = hook("--approve", "own", script=f'echo $$ >"{tmp_path}/pid"; {script}')
     started.wait_for_line("name is known")
@@ -145,7 +145,7 @@ def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"Resources": ["vm_0", "vm_1"]}, "the event has other VMs"),
         ({"EventType": "Terminate"}, "a hook approves no event that deletes the VM"),
@@ -153,21 +153,21 @@ def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> No
     ],
 )
 def test_an_event_that_changes_after_its_preparation(
-    imds: Simulator, hook: Start, tmp_path: Path, change: dict[str, object], said: str
+    imds: Simulator, hook: Start, tmp_path: Path, change: dict[str, object], reason: str
 ) -> None:
     """What a document shows just before the approval decides: the hook has prepared another event.
 
     ``change`` comes when the script ends, before the command that approves has asked IMDS.
     """
-    shown = event()
+    announced = event()
     script = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.02; done'
     # So rare a poll that the hook itself does not see the change before it approves.
     started = hook("--approve", "own", "--poll.interval", "60s", script=script)
-    imds.set_document([shown])
+    imds.set_document([announced])
     eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
-    imds.set_document([{**shown, **change}])
+    imds.set_document([{**announced, **change}])
     (tmp_path / "go").touch()
-    started.wait_for_line(f"A: not approved: .*{said}")
+    started.wait_for_line(f"A: not approved: .*{reason}")
     assert not approvals(imds)
 
 

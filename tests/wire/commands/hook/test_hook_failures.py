@@ -176,7 +176,7 @@ def test_mistakes(tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
     hook = ("hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9")
-    for words, said in (
+    for arguments, complaint in (
         (("--kinds", "anounced", "--", "true"), "unknown kind 'anounced'"),
         (("--lead", "soon", "--", "true"), "--lead"),
         (("--kinds", "", "--", "true"), "unknown kind ''"),
@@ -191,7 +191,7 @@ def test_mistakes(tmp_path: Path) -> None:
         ),
         (("--name", "../x", "--", "true"), "'../x' is no name of a hook"),
     ):
-        assert_one_line(command(*hook, *words), 2, said)
+        assert_one_line(command(*hook, *arguments), 2, complaint)
 
 
 def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
