@@ -214,17 +214,19 @@ class Watch:
     def _keep_evaluations(self, before: Metrics, after: Metrics) -> None:
         """Add a duration for each group of rules that was evaluated between two looks.
 
-        If it was evaluated more than once, that is the mean duration, if the metrics are sums; else
-        the last duration.
+        For a group that was evaluated more than once, vmalert tells the mean of these durations
+        (its metrics are sums), and Prometheus only the last of them.
         """
         rules = self._rules
         ends_before = before.by_group(rules.ends)
         sums_before = before.by_group(rules.durations)
         durations = after.by_group(rules.durations)
         for group, ends in after.by_group(rules.ends).items():
-            new = ends - ends_before.get(group, 0)  # how many, if the metrics are sums
+            # The number of new evaluations if the metrics are sums; else the seconds from the last
+            # evaluation before to the last one now.
+            new = ends - ends_before.get(group, 0)
             if new <= 0:
-                continue  # none has ended
+                continue  # no evaluation has ended between the two looks
             duration = durations[group]
             if rules.is_sum:
                 duration = (duration - sums_before.get(group, 0)) / new

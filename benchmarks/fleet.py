@@ -131,7 +131,7 @@ def second_half(plan: Plan, stack: Engine, server: Server) -> Figures:
         after = read(stack)
         seconds = time.monotonic() - at
         load = os.getloadavg()[0]
-    delays = wait_for_pages(stack, changes, interval + evaluation)
+    delays = wait_for_pages(stack, changes, usual_wait=interval + evaluation)
     failures = {}
     for what, count in after.failures.items():
         failures[what] = count - before.failures[what]
@@ -171,12 +171,14 @@ def roll_out(server: Server, plan: Plan) -> dict[str, float]:
     return changes
 
 
-def wait_for_pages(stack: Engine, changes: Mapping[str, float], interval: float) -> list[float]:
-    """Return the seconds from each change to its first notification, where it came in time.
+def wait_for_pages(stack: Engine, changes: Mapping[str, float], usual_wait: float) -> list[float]:
+    """Return the seconds from each change to its first notification, the shortest first.
 
-    In time is within ``interval`` and some patience after the last change.
+    Changes without a notification in time are left out. ``usual_wait`` is how many seconds a scrape
+    and an evaluation may take together. A notification is in time if it comes within these seconds
+    and ``PATIENCE`` from the call, which follows the last change.
     """
-    end = time.monotonic() + interval + PATIENCE
+    end = time.monotonic() + usual_wait + PATIENCE
     told = first_told(stack.receiver)
     while time.monotonic() < end:
         missing = changes.keys() - told.keys()

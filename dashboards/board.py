@@ -51,7 +51,8 @@ A smaller number is a real count: no fleet has so many VMs. If some exporters ar
 is counted, the query yields their share times :data:`.style.UNKNOWN` (:func:`.queries.or_quiet`).
 That is 300,000 for one blind exporter among 100,000, so it is always larger than this number.
 """
-# Of each dashboard, the end of its title, and the text of links to it.
+# Of each dashboard, the end of its title, which is also the text of links to it, and the tooltip of
+# these links.
 _DESCRIPTIONS = {
     FLEET_BOARD: ("Fleet", "What Azure is about to do to which VMs"),
     VM_BOARD: ("VM", "The events of one VM"),
@@ -103,10 +104,11 @@ def board(
     """
     # Panels get their ids in their order, from 1 on.
     own_range = [panel_id for panel_id, each in enumerate(panels, 1) if each.timeFrom]
+    own_name, _ = _DESCRIPTIONS[uid]
     return plain(
         g.Dashboard(
             uid=uid,
-            title=f"Azure Scheduled Events / {_DESCRIPTIONS[uid][0]}",
+            title=f"Azure Scheduled Events / {own_name}",
             description=description,
             panels=laid_out(panels),
             templating=g.Templating([datasource_variable(), *variables]),
@@ -138,7 +140,7 @@ def manual(part: str) -> list[Json]:
 
 
 def vm_link(field: str) -> Json:
-    """Return the link of a cell to the dashboard of the VM that another field of the row names."""
+    """Return the link of a cell to the dashboard of the VM that the column ``field`` names."""
     return cell_link(
         "Dashboard of the VM",
         f"/d/{VM_BOARD}?{_KEPT}&var-vm=${{__data.fields.{field}}}",

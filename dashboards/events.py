@@ -44,7 +44,8 @@ from .style import APPROVED, NO_TIME, STATES, Json, by_name, colors, hidden, pat
 
 _ROWS = MOST // 2
 """The most rows of current events, and of past ones."""
-_TEXTS = "group by (event_id, event_type, resources, description)"
+_GROUP_BY_TEXTS = "group by (event_id, event_type, resources, description)"
+"""The aggregation of past events that keeps the labels which the table shows as texts."""
 _TYPE_LINK = cell_link(
     "Runbook of the type", f"{RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md"
 )
@@ -61,7 +62,8 @@ class Events:
     """Which events the table of a board has, as parts of its queries.
 
     Attributes:
-        current: a query whose series have the EventIds of the current events.
+        current: a query whose series have the EventIds of the current events. It is an operand of
+            ``and``, so one with ``or`` is in parentheses.
         few: the same for at most 50 of them, with the most urgent ones among them. Only for these
             are the other columns read.
         few_timed: ``few`` without the events that have no time. Most columns are read only for
@@ -128,7 +130,7 @@ class Events:
         seen = f"{with_moment} >= time() - {STALE_SECONDS}"
         unseen = f"{with_moment} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
         away = one_per_event(last(EVENT_INFO, HELD, SELF))
-        past = one_per_event(f"{_TEXTS} ({last(EVENT_INFO, PAST, *self.past)})")
+        past = one_per_event(f"{_GROUP_BY_TEXTS} ({last(EVENT_INFO, PAST, *self.past)})")
         ended = one_per_event(f"group by (event_id, outcome) ({last(ENDED, PAST, *self.past)})")
         outcome = cells("row", f"{ended} and on (event_id) {self.rows_past}")
         traced_past = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"

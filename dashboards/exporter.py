@@ -109,7 +109,8 @@ def _problem(expression: str) -> str:
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
 # The recording BLIND has the first two of these states, with the same numbers. Without the shipped
 # rules, they follow from the two metrics that $scraped and $sees name (`queries.watch_variables`):
-# each is 0 in its state. So $scraped, where it is 0, already has the number _DOWN.
+# each is 0 in its state. So $scraped, where it is 0, already has the number _DOWN. With the rules,
+# both name a recording of the same exporters as BLIND: then `or` adds nothing to BLIND.
 _IS_DOWN = f"{selector('$scraped', *_TARGET)} == {_DOWN}"
 _SEES_NO_IMDS = f"{selector('$sees', *_TARGET)} == 0"
 _BLIND = (

@@ -51,7 +51,7 @@ APPROVED: Mapping[float, str] = {
     2: "not by exporter",
     3: "by exporter",
 }
-"""Who approved an event, by the number of :func:`.queries.approval`.
+"""Who approved an event, by the number of :func:`.queries.current_approval`, or ``past_approval``.
 
 The numbers are 0 and 1 while the event is Scheduled, 2 and 3 from its start on.
 """

@@ -41,7 +41,7 @@ def _run(
     Leaves no process behind.
 
     Raises:
-        ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in
+        ExporterError: a port is taken, or a part cannot be started, fails, or does not listen in
             time.
     """
     programs = _programs(services)
@@ -73,7 +73,7 @@ def _wait(parts: Sequence[Part], ended: threading.Event, deadline: float) -> Non
     """Wait until the last one of ``parts`` is ready, or ``ended`` is set.
 
     Raises:
-        ExporterError: a part has ended, or the last one is not ready at the deadline.
+        ExporterError: a part has failed, or the last one is not ready at the deadline.
     """
     newest = parts[-1]
     while not newest.is_ready() and not ended.is_set():
@@ -141,7 +141,7 @@ def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
     """Print what the parts for people say, with the part's name, until ``ended`` is set.
 
     Raises:
-        ExporterError: a part has ended.
+        ExporterError: a part has failed.
     """
     files = {}
     for part in parts:

@@ -48,6 +48,10 @@ def _seen() -> Recording:
 
 
 def _impact(kept: tuple[str, ...]) -> Recording:
+    """Return the recording of times of impacts.
+
+    With ``kept``, the labels of scrape targets that alerts carry, each row has these labels too.
+    """
     meaning = (
         "when the impact of each event begins or began, preferably as exporters say that have just"
         " seen it; 0 if that is unknown"

@@ -1,4 +1,7 @@
-"""All that is generated, by its path below ``alerts/generated/``. Reads and writes no file."""
+"""What is generated from the table of alerts: ``alerts/generated/``, and files of the Helm chart.
+
+Reads and writes no file.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -24,6 +27,7 @@ from .formats.scrape import (
 from .settings import Settings
 from .settings_table import RESERVED_LABELS
 
+# What makes the text of each file, by its path below ``alerts/generated/``.
 GENERATED: Mapping[str, Callable[[Settings], str]] = {
     "prometheus/prometheus-rules.yml": prometheus_rules,
     "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
@@ -68,5 +72,5 @@ def chart_files(settings: Settings) -> dict[str, str]:
 
 
 def render(settings: Settings) -> dict[str, str]:
-    """Return the text of every generated file by its path."""
+    """Return the text of every file below ``alerts/generated/``, by its path there."""
     return {path: text_of(settings) for path, text_of in GENERATED.items()}

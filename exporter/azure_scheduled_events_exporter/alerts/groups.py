@@ -112,13 +112,15 @@ def _severities(settings: Settings) -> dict[str, str]:
 def unrouted(settings: Settings) -> tuple[str, ...]:
     """Return the words of severities that do not page, although they were probably meant to.
 
-    No route to a pager names them, so ``assets`` warns of them. A word is probably meant to page if
-    an alert has it that is critical by default. A word that certainly means tickets is left out.
+    No route to a pager names them, so ``assets`` warns of them. A word is probably meant to page in
+    two cases: an alert has it that is critical by default; or it is the name of a level that has
+    another word now, and an alert has the name all the same. A word that certainly means tickets is
+    left out.
     """
     words = {each.name: each.severity for each in alerts(settings)}
     meant_to_page = _words_of(CRITICAL, words)
-    # A team may have replaced a level by a word of its own, but not where it gives the level to a
-    # single alert: perhaps it forgot that.
+    # With ``critical=sev1`` and ``Preempt=critical``, only sev1 pages. The team has perhaps
+    # forgotten to write sev1 for Preempt, too.
     for level in LEVELS:
         if level in words.values() and word_of(level, settings) != level:
             meant_to_page.add(level)

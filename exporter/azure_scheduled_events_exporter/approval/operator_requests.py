@@ -35,10 +35,12 @@ _LOOK = "look at it and approve again"
 def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
     """Return the events that an operator's command is to approve.
 
-    These are the given events. If none is given, they are all events of this VM that wait for an
-    approval. If none of these waits, its events that are not open to approval are returned: their
-    results say why nothing is to be approved. An event of this VM whose status is not known is
-    returned only if it is given.
+    These are the given events. If none is given, they are all Scheduled events of this VM that are
+    open to approval. If there is no such event, this VM's events that are not open to approval are
+    returned: their results say why nothing is to be approved.
+
+    An event whose status is not known is open to approval, but not Scheduled. So it is returned
+    only if it is given.
 
     Args:
         current: the current events, by EventId.

@@ -137,7 +137,9 @@ class ApprovalScheduler:
         After a change of the policy, all logged reasons are forgotten, so that the new ones are
         logged.
         """
-        self._retries = {name: retry for name, retry in self._retries.items() if name in current}
+        self._retries = {
+            event_id: retry for event_id, retry in self._retries.items() if event_id in current
+        }
         policy = self.policy.in_effect
         if policy is self._logged_policy:
             self._reasons.keep(current)
@@ -205,6 +207,7 @@ class ApprovalScheduler:
         if not is_refusal:
             self.counts[ApprovalOutcome.ERROR] += 1
         elif throttled:
+            # A 429 says nothing about the event, so it is never "too late".
             self.counts[ApprovalOutcome.REJECTED] += 1
         else:
             self._refused = event_id  # counted with the next document

@@ -118,7 +118,8 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
             lambda found: f"last_over_time({found[1]}[{_WINDOW}]{found[2]})", rule.expression
         )
         return {"record": rule.record, "expression": expression}
-    # Also for a severity that only the team knows: the label has its name.
+    # A ticket unless it pages or only shows: so also if the team has given this alert a word of its
+    # own, which stays in the label ``severity``.
     severity = _TICKET
     actions = [_action("ticketActionGroupId")]
     if pages(rule.severity, settings):

@@ -130,7 +130,7 @@ def _of_recording(recording: Recording, groups: Sequence[Group]) -> Iterator[str
 
 
 def _readers(record: str, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the rules that read a recording, but for itself, in the order of the file.
+    """Yield the rules that read a recording, except its own rule, in the order of the file.
 
     The alerts about events are one item.
     """

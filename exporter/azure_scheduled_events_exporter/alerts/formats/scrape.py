@@ -1,6 +1,7 @@
-"""How Prometheus finds and scrapes the exporters: three kinds of example files for each discovery.
+"""How Prometheus finds and scrapes the exporters: example files for each discovery.
 
-They are a whole configuration of Prometheus, a job to append to a configuration in a cluster, and a
+Each discovery has a whole configuration of Prometheus. A discovery of VMs has two more files, for a
+Prometheus in a cluster that scrapes VMs outside: a job to append to its configuration, and a
 ScrapeConfig of the Prometheus operator.
 """
 
