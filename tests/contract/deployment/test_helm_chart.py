@@ -88,7 +88,9 @@ def test_prometheus_operator_takes_it(charts: dict[str, list[Manifest]]) -> None
 
 
 def test_operator_gets_the_rules(charts: dict[str, list[Manifest]]) -> None:
-    """The PrometheusRule holds exactly the generated rules, with no template of theirs expanded."""
+    """The PrometheusRule holds exactly the generated rules. Their texts have templates of
+    Prometheus in braces that Helm would expand too, and does not.
+    """
     rules = yaml.safe_load(
         (ROOT / "alerts" / "generated" / "kubernetes" / "prometheus-rule.yaml").read_text()
     )

@@ -138,7 +138,9 @@ def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]], val
 
 @pytest.fixture
 def node_folder() -> Iterator[Path]:
-    """A folder that everybody may look into, with one in it as the kubelet makes it."""
+    """The journal's folder as the kubelet makes it on a node: everybody may look into it, and into
+    the folder above it.
+    """
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         folder = Path(name) / "journal"

@@ -63,7 +63,9 @@ def as_exported(folder: Path, *values: Path) -> Path:
 
 
 def fragment(folder: Path, *values: Path) -> Path:
-    """Return the fragment; a team appends its items as its comments say."""
+    """Return the fragment alone, or a team's configuration to which its items were added as the
+    comments in the fragment say.
+    """
     file = folder / "fragment.yml"
     if not values:
         return file

@@ -112,6 +112,8 @@ def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> No
         ("IMDS fails", "web_1"),
     ]
     assert {row["State"] for row in rows[2:]} == {"sees IMDS"}
+    # What the number about IMDS says with one exporter chosen: the first is well, the second is
+    # down, and the third does not exist.
     for chosen, number in (
         ("web-0:10169", "fine"),
         ("web-4:10169", "1 affected"),

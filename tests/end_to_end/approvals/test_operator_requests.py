@@ -187,6 +187,7 @@ def test_an_interrupted_request_is_withdrawn(
     """
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
+    # An exporter that stands still cannot send the request before the signal comes.
     with stopped(exporter, state):
         operator = begin(simulator.url, state, event_id)
         eventually(lambda: queued(state) == [event_id], "the request")
@@ -235,6 +236,7 @@ def test_requests_expire(
     now = time.time()
     asked_at = now - 60
     expired_at = now - 30
+    # Written as ``approve`` writes it, for the operator ada.
     with closing(writable(state)) as store:
         request = ApprovalRequest(store.current()[event_id], "ada", asked_at, expired_at)
         store.requests.add([request])

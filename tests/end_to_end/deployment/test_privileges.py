@@ -189,8 +189,8 @@ def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None
 
 
 def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
-    """A journal begun as root continues under the user, also in a folder with the name that
-    packages and units give it.
+    """A journal that was begun as root continues under the user that is named. Its folder is handed
+    over too if it has the default name, which packages and units give it.
     """
     state = folder / "azure-scheduled-events-exporter"
     exporter = start("--journal.path", str(state), log="first")
@@ -200,6 +200,7 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
     eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
     assert exporter.scrape().value("journal_up") == 1
     assert exporter.scrape().total("transitions_total", transition="detected") == 1
+    assert state.stat().st_uid == NOBODY
 
 
 def test_a_disk_that_hangs_holds_up_no_change_of_the_user(start: Start, folder: Path) -> None:
