@@ -53,7 +53,7 @@ def _status(address: ListenAddress) -> bytes:
         OSError: there is no answer.
     """
     where = (address.local.host, address.port)
-    # A server with TLS ends a connection without it at once.
+    # A server with TLS ends a connection without it at once: then TLS is tried below.
     with socket.create_connection(where, _SECONDS) as plain, suppress(ConnectionError):
         return _ask(plain)
     context = ssl.create_default_context()

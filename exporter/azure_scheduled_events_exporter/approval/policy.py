@@ -148,8 +148,8 @@ class Rule:
         match: the events that it decides about.
         action: whether it approves or holds them. What follows is for rules that approve.
         after: seconds to wait since the event was first seen.
-        leader_only: whether the VMs of Resources take turns, the first one first; None: if there
-            are several.
+        leader_only: whether the VMs of Resources take turns, the first one first. None means that
+            they do if there are several.
         takeover: seconds that each of them waits for the one before it. A VM outside Resources
             waits for all of them, and then for a fraction of ``takeover``, computed from its name.
         dry_run: decide and log, but send nothing.

@@ -212,7 +212,8 @@ class ApprovalSender:
 
         Args:
             wall: the time now, by this machine's clock.
-            unanswered: the number of the request that awaits an answer, which does not expire.
+            unanswered: the number of the request that awaits an answer, which does not expire; None
+                if no request awaits one, or if it is that of a rule.
         """
         requests = self.journal.inbox.requests
         expired = []
