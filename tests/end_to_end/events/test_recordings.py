@@ -121,38 +121,48 @@ class Run:
         }
 
 
+def names_of(spans: set[tuple[str, str, str, str]]) -> list[str]:
+    """Return the names of spans, sorted."""
+    return sorted(name for *_ids, name in spans)
+
+
 def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> None:
     """A recording of all scenarios replays to the same transitions, outcomes and spans, with the
-    same trace ids. A redacted one has no name and no id of those, and replays alike with others.
+    same trace ids. A redacted recording has none of their names and ids. It replays to the same
+    transitions and outcomes, and to spans of the same names.
 
-    The first exporter sees the scenarios, the second the recording, the third the redacted one.
+    The exporter of ``played`` sees the scenarios themselves, that of ``replayed`` the recording,
+    and that of ``redacted_replay`` the redacted one.
     """
     plain = tmp_path / "plain.json"
     redacted = tmp_path / "redacted.json"
     scenario = at_once(shipped())
     with ExitStack() as stack:
-        first, second, third = (
-            Run(tmp_path / name, start_exporter, stack) for name in ("first", "second", "third")
-        )
-        first.simulator.play(scenario)
-        original = first.lives_after(len(scenario.events))
+        played = Run(tmp_path / "played", start_exporter, stack)
+        replayed = Run(tmp_path / "replayed", start_exporter, stack)
+        redacted_replay = Run(tmp_path / "redacted_replay", start_exporter, stack)
+        played.simulator.play(scenario)
+        original = played.lives_after(len(scenario.events))
         assert {outcome for _, outcome in original.values()} >= {"completed", "cancelled"}
-        history(first.journal, "--record", str(plain))
-        history(first.journal, "--record", str(redacted), "--redact")
+        history(played.journal, "--record", str(plain))
+        history(played.journal, "--record", str(redacted), "--redact")
         assert plain.stat().st_mode & 0o777 == 0o600
         # The keys of ``original`` are the ids of the events.
         plain_text = plain.read_text()
         assert [event_id for event_id in original if event_id not in plain_text] == []
-        hidden = [*original, *first.simulator.vms, "127.0.0.1"]
+        hidden = [*original, *played.simulator.vms, "127.0.0.1"]
         redacted_text = redacted.read_text().lower()
         assert [word for word in hidden if word.lower() in redacted_text] == []
-        second.simulator.play(plain)
-        third.simulator.play(redacted)
-        assert second.lives_after(len(original)) == original
-        assert sorted(third.lives_after(len(original)).values()) == sorted(original.values())
-        assert {trace for trace, *_ in first.spans} == {trace_id(event_id) for event_id in original}
-        assert second.spans == first.spans
-        assert sorted(name for *_, name in third.spans) == sorted(name for *_, name in first.spans)
+        replayed.simulator.play(plain)
+        redacted_replay.simulator.play(redacted)
+        assert replayed.lives_after(len(original)) == original
+        lives_without_ids = redacted_replay.lives_after(len(original)).values()
+        assert sorted(lives_without_ids) == sorted(original.values())
+        assert {trace for trace, *_ in played.spans} == {
+            trace_id(event_id) for event_id in original
+        }
+        assert replayed.spans == played.spans
+        assert names_of(redacted_replay.spans) == names_of(played.spans)
 
 
 def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -> None:

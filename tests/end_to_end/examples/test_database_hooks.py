@@ -76,8 +76,8 @@ def test_mysql(stage: Stage) -> None:
     such member, or if the primary refuses.
 
     The hook asks ``mysql`` whether the primary is on this VM, and for a secondary that is online.
-    The substitute of ``mysql`` answers a query that has such a pattern with an exit status and an
-    output, and any other one with status 0 and nothing.
+    ``stage.answers`` tells the substitute of ``mysql`` its answers: the exit status and the output
+    for a query that matches a pattern. Any other query is answered with status 0 and no output.
     """
     ran = stage.hook("mysql-switchover", "prepare")
     assert (ran.status, ran.output) == (0, "this VM is not the primary: no switchover\n")

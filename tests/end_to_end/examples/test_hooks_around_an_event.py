@@ -104,8 +104,8 @@ def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -
 def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:
     """The line of the page undoes its drain only if the event is certainly not approved.
 
-    The ``treatment`` is what becomes of its first approval: with 500 or 409, that status is the
-    answer, and with LATE IMDS approves the event, but no answer comes.
+    The ``treatment`` is what becomes of the first approval that the line requests: with 500 or 409,
+    that status is the answer. With LATE, IMDS approves the event, but no answer comes.
     """
     with Simulator(ONE_REBOOT) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
         (announced,) = eventually(lambda: simulator.record, "the announcement")

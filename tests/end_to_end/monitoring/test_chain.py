@@ -85,9 +85,11 @@ def follow_events(play: Play) -> None:
     """Play events on five VMs, and check every notification.
 
     ``show`` takes what the exporter of a VM exposes: of a current event its id, its type and its
-    kind, and of one that is over its id and when it ended. Two VMs go away with their event. Two
-    have one Freeze, which is called off, and one of them has no answer of IMDS (``up=0``). The
-    event of the last VM comes nearer, ends, and returns.
+    kind, and of one that is over its id and when it ended.
+
+    ``evicted`` and ``rebooted`` go away with their events. ``called_off`` and ``blind`` have the
+    same Freeze, which is called off; ``blind`` has no answer of IMDS (``up=0``), so it misses that.
+    The event of ``moved`` is far ahead at first, comes near, ends, and returns.
     """
     evicted, rebooted, called_off, blind, moved = play.vms
     evicted.show("P Preempt announced")

@@ -30,6 +30,7 @@ FILES = [
     for block in blocks(PAGE)
     if block.language == "yaml" and "scrape_configs" not in block.text
 ]
+"""The web configurations on the page, which has scrape configurations, too."""
 GUARDED = """\
 tls_server_config:
   cert_file: server.pem

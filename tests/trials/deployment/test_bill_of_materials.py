@@ -12,8 +12,8 @@ NAME = "azure-scheduled-events-exporter"
 
 
 def test_its_root_is_the_exporter(tmp_path: Path) -> None:
-    """The bill says that it is one of the exporter, of which version, and on which libraries the
-    exporter depends.
+    """The root of the bill is the exporter, with its version, and the bill says on which libraries
+    the exporter depends.
     """
     written = tmp_path / "sbom.json"
     subprocess.run([ROOT / "scripts" / "audit", "--sbom", sys.executable, written], check=True)

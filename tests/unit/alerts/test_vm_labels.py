@@ -23,6 +23,8 @@ from azure_scheduled_events_exporter.alerts.vm_labels import vm_labels
     ],
 )
 def test_values_that_the_rules_can_yield(item: str, value: str, possible: bool) -> None:
-    """A label of a team's alert can have a value only if it has the form of the setting."""
+    """A label of a team's alert can have a value only if the value has the form that the setting
+    gives: ``item`` is the setting.
+    """
     (label,) = vm_labels(resolve({"maintenance.equal": item}))
     assert label.may_have(value) is possible

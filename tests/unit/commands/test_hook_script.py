@@ -42,8 +42,8 @@ def test_a_script_that_cannot_be_executed(tmp_path: Path, script: bytes, cause: 
     ],
 )
 def test_an_interpreter_that_is_a_script(tmp_path: Path, interpreter: bytes, cause: str) -> None:
-    """A script is also refused if its interpreter is one that cannot be executed, with the cause of
-    that.
+    """A script is also refused if its interpreter is a script that cannot be executed itself. The
+    error has the cause of that.
     """
     wrapper = tmp_path / "wrapper"
     wrapper.write_bytes(interpreter)

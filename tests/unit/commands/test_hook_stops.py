@@ -89,7 +89,7 @@ def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:
 @pytest.mark.parametrize(
     ("view", "outcome"),
     [
-        pytest.param(seen([life(left=1.0)]), "ok", id="before it"),
+        pytest.param(seen([life(left=1.0)]), "ok", id="before NotBefore"),
         pytest.param(seen([life(left=-1.0)]), "too_late", id="after NotBefore"),
         pytest.param(seen([life(state=State.STARTED)]), "too_late", id="started early"),
         pytest.param(seen(ended=[CANCELLED], now=NOW + 9999), "ok", id="cancelled"),
@@ -98,8 +98,8 @@ def test_the_last_not_before_holds_while_a_document_lacks_the_event() -> None:
 )
 def test_outcomes(view: View, outcome: str) -> None:
     """A preparation that ended by itself with status 0 was too late if the event had begun, or its
-    NotBefore was over; otherwise it is ok. That does not matter to a preparation that failed or
-    was stopped, nor to a recovery.
+    NotBefore was over; otherwise it is ok. Whether the event had begun does not matter to a
+    preparation that failed or was stopped, nor to a recovery.
     """
     assert outcome_of(PREPARES, 0, None, view) == outcome
     assert outcome_of(PREPARES, 1, None, view) == "failed"
