@@ -62,7 +62,8 @@ class _Place:
     Attributes:
         seq: the number of the transition; 0 at the beginning.
         epoch: the id of the journal; ``""`` if it is not known.
-        at: the time of the transition, Unix seconds; None if it is not known.
+        at: the time of the transition, Unix seconds; None if it is not known. Where
+            :func:`_place_in` has lowered ``seq``, it is still the time of the former number.
     """
 
     seq: int
@@ -197,6 +198,9 @@ def _place_in(store: Store, place: _Place) -> _Place:
     ``place`` is the place after what was printed, in the journal from which that came. ``store``
     may be another journal by now, or an older copy of the same. If it is not certain what is new in
     it, a repeated line is better than a gap.
+
+    The result keeps the time of ``place``, also with a lower number. So a later look notices it if
+    that number has become the number of another transition.
     """
     found = store.position()
     if found.last_number == 0:

@@ -5,7 +5,7 @@ file overrides the default. The error for an invalid value names the setting and
 
 ``config.settings`` has the table of the settings. Of single ones, this module knows only
 ``journal.path``, whose default depends on the platform, and ``web.config.file``, because people
-write the content of that file into this one.
+write the content of that file into the configuration file.
 """
 
 import os

@@ -141,8 +141,9 @@ def _started_by(
     The change is the approval, if the boot is the first sign that IMDS accepted it.
     """
     life = replace(life, started_at=booted_at, proven_by_boot=True)
-    life = paused(life, pause, begins=False)
-    if life.approval is not None:
+    # The event began before the boot, when nobody watched: `paused` then takes only a boot.
+    life = paused(life, pause, is_beginning_watched=False)
+    if life.approval is not None:  # from here: only a start shows an approval by somebody else
         return life, []
     if life.request is not None and _was_sent_before(life, booted_at):
         life = replace(life, approval=life.request, request=None)

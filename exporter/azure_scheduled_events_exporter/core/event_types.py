@@ -198,6 +198,7 @@ def takes_vm_down(event_type: str) -> bool:
 def hidden_by(api_version: str) -> tuple[EventType, ...]:
     """Return the types that ``api_version`` does not show: their events happen unannounced.
 
-    Versions are dates, as year, month and day, so they are compared as texts.
+    Versions are dates, as year, month and day, so they are compared as texts. The setting ``auto``
+    comes after every date, so it hides no type.
     """
     return tuple(event_type for event_type in EventType if event_type.facts.since > api_version)

@@ -22,7 +22,7 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
     for before in known.current.values():
         if before.state is State.STARTED:
             # An earlier document has shown it Started, so it does not begin now.
-            after = paused(before, pause, begins=False)
+            after = paused(before, pause, is_beginning_watched=False)
             if after is not before:
                 extended.append(after)
     if not extended:
@@ -48,7 +48,7 @@ def record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
     return known.updated(renewed)
 
 
-def paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
+def paused(life: Lifecycle, pause: Pause | None, *, is_beginning_watched: bool) -> Lifecycle:
     """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
 
     A life whose start nobody watched stays unmeasured, because its pause may have been before
@@ -57,11 +57,11 @@ def paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     Args:
         life: an event that has started; only one of this VM is measured.
         pause: the longest pause since the last document; None if it was not measured.
-        begins: whether the event began since the last document, and somebody watched.
+        is_beginning_watched: whether the event began since the last document, and somebody watched.
     """
     if pause is None or life.scope is not Scope.SELF:
         return life
-    if life.observed_pause is None and not begins and not pause.is_boot:
+    if life.observed_pause is None and not is_beginning_watched and not pause.is_boot:
         return life
     count = life.pauses
     if pause.seconds >= NOISE_SECONDS:

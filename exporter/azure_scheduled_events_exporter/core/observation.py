@@ -102,9 +102,10 @@ def bounded(known: Lifecycles, document: Document, context: ObservationContext) 
     For :func:`observe` itself, and for the poller, which counts those that are left out.
     """
     shown = {event.event_id for event in document.events}
-    # At nearly every poll, no event is new. Then all stay, and nothing has to be weighed. Only of a
-    # document that is partly unreadable may a known event be left out, if it has grown beyond the
-    # room: such a document ends nothing, so the event stays known as it was.
+    # At nearly every poll, each event of the document is current already. Then none is left out,
+    # and nothing has to be weighed. The exception is a document that is partly unreadable: a current
+    # event that has grown beyond the room is left out of it. Such a document ends nothing, so the
+    # event stays known as it was.
     if shown <= known.current.keys() and not document.unreadable:
         return document
     staying = [

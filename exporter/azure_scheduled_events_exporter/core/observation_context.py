@@ -20,7 +20,8 @@ class ObservationContext:
 
     Attributes:
         now: the moment of the observation.
-        vm_name: this VM's name as Resources spell it; None while unknown.
+        vm_name: this VM's name, by the settings or by IMDS; None while unknown. Resources may spell
+            it in another case.
         watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run. See :data:`WATCHED_WITHIN_SECONDS`.
         keeps_unshown: True while it is not known whether the journal is this VM's. An event of an

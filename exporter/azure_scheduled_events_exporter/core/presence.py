@@ -93,7 +93,7 @@ def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationConte
         # The event began before the boot, which was a part of it, so nobody watched its beginning.
         # `paused` then takes only a boot as the first pause.
         is_beginning_watched = False
-    life = paused(life, context.pause, begins=is_beginning_watched)
+    life = paused(life, context.pause, is_beginning_watched=is_beginning_watched)
     if life.scope is Scope.SELF and context.counted is not None:
         life = replace(life, impact=beginning(context.counted))
     return life

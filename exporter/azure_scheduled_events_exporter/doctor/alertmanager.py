@@ -93,6 +93,8 @@ def _severities_of_pages(subject: Subject) -> Mapping[str, str]:
     too, unless alerts that make tickets have the same: then the team has lowered that alert.
     """
     shipped_levels = {alert.name: alert.severity for alert in alerts(Settings())}
+    # The words for what does not page: the shipped ones, and the team's own words for tickets,
+    # which its rules give to the alerts that make tickets as shipped.
     of_tickets = {WARNING, INFO}
     for alert_name, labels in subject.alert_labels.items():
         if shipped_levels.get(alert_name) == WARNING:

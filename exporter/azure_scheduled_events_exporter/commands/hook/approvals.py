@@ -46,7 +46,8 @@ class Approvals:
 
         An approval that failed is tried again until its event is approved or has started.
 
-        ``prepared``: each event with why it is not approved, which is logged; ``""`` if it is.
+        ``prepared``: each event with why the hook may not approve it, which is logged; ``""`` if it
+        may.
         """
         self._running = {
             event_id: process

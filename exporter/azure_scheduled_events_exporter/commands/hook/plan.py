@@ -131,7 +131,8 @@ def _preparation(life: Lifecycle, view: View, rules: Rules) -> HookRun:
 
 def _run_of(life: Lifecycle, view: View, rules: Rules, run_id: str) -> HookRun:
     """Return a preparation that begins now, for the event ``life``."""
-    record = {**current_record(life, view.now), "vm_name": life.own_name or life.vm_name}
+    vm_name = life.own_name or life.vm_name  # as Resources spell it, if they have named this VM
+    record = {**current_record(life, view.now), "vm_name": vm_name}
     return HookRun(
         run=run_id,
         command=rules.command,

@@ -68,7 +68,8 @@ class Runs:
     def _file(self) -> Path:
         """The path of the file.
 
-        Only the threads of this object may read it: that looks at the disk, which may hang.
+        Only the threads of this object may call this property: it looks at the disk, which may
+        hang.
         """
         return state_file(self._journal, self._name)
 

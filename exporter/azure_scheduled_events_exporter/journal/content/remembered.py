@@ -23,8 +23,8 @@ class Remembered:
         last_number: of the newest transition.
         epoch: a random id of this journal, within which the numbers of transitions are unique.
         vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
-        heartbeat: the last moment at which an exporter is known to have run, while an event of this
-            VM was current; None if none is.
+        heartbeat: the last moment at which an exporter is known to have run, written while an event
+            of this VM is Started, and when the process ends while one is current; otherwise None.
     """
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
