@@ -103,9 +103,9 @@ def bounded(known: Lifecycles, document: Document, context: ObservationContext) 
     """
     shown = {event.event_id for event in document.events}
     # At nearly every poll, each event of the document is current already. Then none is left out,
-    # and nothing has to be weighed. The exception is a document that is partly unreadable: a current
-    # event that has grown beyond the room is left out of it. Such a document ends nothing, so the
-    # event stays known as it was.
+    # and nothing has to be weighed. The exception is a document that is partly unreadable: of that,
+    # a current event is left out if it has grown beyond the room. Such a document ends nothing, so
+    # the event stays known as it was.
     if shown <= known.current.keys() and not document.unreadable:
         return document
     staying = [
