@@ -27,6 +27,13 @@ from .queries import (
 from .style import FAILED, FINE, UNKNOWN, Json, between, by_name, hidden, steps, values
 
 _TARGET = JOB, 'instance=~"$instance"'
+_IF_INSTANCE_CHOSEN = 'all!~"$instance"'
+"""Selects all series if people have chosen an instance above the board, and none if not.
+
+No series has a label ``all``, so Prometheus compares the empty text with ``$instance``. Without a
+choice, that is ``.*``, which matches the empty text: nothing is selected. The name of an instance
+does not match it.
+"""
 _LAST = metric("last_success_timestamp_seconds", *_TARGET)
 _NO_JOURNAL = f"{metric('journal_up', *_TARGET)} == 0"
 _DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
@@ -90,13 +97,8 @@ def _problem(expression: str) -> str:
     Known is an exporter that has a series of ``$sees``. But if the shipped rules are loaded,
     ``$sees`` is a recording (:func:`.queries.watch_variables`), in which the exporters that work
     are only a number for each job. So if people have chosen an instance, ``up`` is read too.
-
-    The matcher ``all!~"$instance"`` says whether they have. No series has a label ``all``, so
-    Prometheus compares the empty text with ``$instance``. Without a choice, that is ``.*``, which
-    matches the empty text: nothing is selected. The name of an instance does not match it, so
-    ``up`` is read.
     """
-    chosen = selector("up", *_TARGET, 'all!~"$instance"')
+    chosen = selector("up", *_TARGET, _IF_INSTANCE_CHOSEN)
     known = f"{selector('$sees', *_TARGET)} or {chosen}"
     found = f"count(group by (job, instance) ({expression}))"
     return f"{found} or on () 0 * count({known}) or on () vector({UNKNOWN:.0f})"

@@ -302,7 +302,8 @@ def _spans_not_delivered() -> Alert:
 def _clock_off() -> Alert:
     offset = f"{METRIC}clock_offset_seconds"
     # A scrape just before the next poll shows a success that is one interval old. After a poll that
-    # failed, it is older than that, whatever the clocks show: so such a moment does not count.
+    # failed, it is older than that, whatever the clocks show: so the last line of the expression
+    # leaves such moments out.
     last = f"{METRIC}last_success_timestamp_seconds"
     interval = f"{METRIC}poll_interval_seconds"
     return Alert(

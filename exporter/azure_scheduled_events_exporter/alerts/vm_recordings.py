@@ -221,7 +221,8 @@ def _away(remembered: str) -> Recording:
     answers_and_reads_imds = f"max_over_time({VM_ANSWERS}[{remembered}]) == 1"
     return Recording(
         VM_AWAY,
-        # In PromQL, ``and`` and ``unless`` come before ``or``.
+        # In PromQL, ``and`` and ``unless`` come before ``or``. A comparison keeps the times that
+        # fulfil it, so the second one is about what the first one has kept.
         expression=promql(f"""
             ({impact})
             < time() + {BEFORE} > time() - {_LONGEST}
