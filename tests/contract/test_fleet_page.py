@@ -264,16 +264,25 @@ def test_azure_policy() -> None:
 
 
 def test_azure_policy_sees_whether_the_exporter_is_installed() -> None:
-    """A VM conforms if it has the extension of the template, successfully installed; the policy has
-    the role to install it elsewhere.
+    """A VM conforms if it has the extension of the template, in this version and successfully
+    installed. On any other VM, the policy installs it, and has the role to do so.
     """
     details = POLICY["policyRule"]["then"]["details"]
     assert details["roleDefinitionIds"]
     (extension,) = details["deployment"]["properties"]["template"]["resources"]
-    for condition in details["existenceCondition"]["allOf"]:
-        kind, _, key = condition["field"].rpartition("/")
-        assert kind == details["type"]
-        assert key == "provisioningState" or extension["properties"][key] == condition["equals"]
+    installed = extension["properties"]
+    conditions = {
+        condition["field"]: condition["equals"]
+        for condition in details["existenceCondition"]["allOf"]
+    }
+    kind = details["type"]
+    assert conditions == {
+        f"{kind}/publisher": installed["publisher"],
+        f"{kind}/type": installed["type"],
+        # The version of the exporter: a VM with another one does not conform.
+        f"{kind}/forceUpdateTag": installed["forceUpdateTag"],
+        f"{kind}/provisioningState": "Succeeded",
+    }
 
 
 def test_azure_policy_installs_where_prometheus_looks() -> None:

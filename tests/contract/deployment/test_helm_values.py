@@ -104,6 +104,7 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
     """A misspelled or invalid value is refused by its name, before anything is rendered."""
     done = helm("template", "events", str(CHART), "--set", setting)
     assert done.returncode != 0
+    assert done.stdout == "", "nothing is rendered"
     # Helm writes web.tls or /web/tls, by version.
     assert [part for part in said.split(".") if part not in done.stderr] == []
 

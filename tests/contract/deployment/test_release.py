@@ -222,7 +222,7 @@ class TestSingleFile:
         assert "imds.endpoint: http://127.0.0.1:9" in checked.stdout
 
     def test_exported_scripts(self, run: "Run", tmp_path: Path) -> None:
-        """Exported scripts can be executed, as those of the wheel."""
+        """An exported script can be executed, and an exported unit cannot, as in the checkout."""
         assert run("assets", "export", str(tmp_path / "assets")).returncode == 0
         examples = ROOT / "deploy" / "examples"
         for name in ("kubectl-drain", "kubectl-drain.service"):

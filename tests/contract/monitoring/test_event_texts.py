@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from azure_scheduled_events_exporter.alertmanager.alert import alert_of
 from azure_scheduled_events_exporter.alerts import Settings
+from azure_scheduled_events_exporter.alerts.formats.wording import LONGEST_GROUP, LONGEST_TYPE
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -109,7 +110,7 @@ EVENTS = (
         life("D" * 128, *LONG),
         Kind.UNKNOWN_TYPE,
         (
-            f"Unknown event type {'D' * 22}…: aks-nodepool1-21922338-vmss_000000,"
+            f"Unknown event type {'D' * LONGEST_TYPE}…: aks-nodepool1-21922338-vmss_000000,"
             f" aks-nodepool1-21922338-vmss_000001 and 10 more (resource group shop) at {AT}."
         ),
         "fleet?var-resource_group=shop",
@@ -156,13 +157,15 @@ def test_rules_and_pushes_say_the_same(
 
 
 def test_long_resource_group() -> None:
-    """A resource group of 90 characters leaves the title short enough for a mail."""
+    """A resource group of 90 characters, the most that Azure permits, leaves the summary short
+    enough for the subject of a mail: its name is cut.
+    """
     vm = replace(VM, resource_group="g" * 90)
     event = life("Redeploy", *LONG)
     pushed = alert_of(event, Kind.ANNOUNCED, vm, pushed_alerts(Settings()), extra={})
     assert pushed is not None
     assert len(pushed.annotations["summary"]) < LONGEST_SUMMARY
-    assert f"(resource group {'g' * 32}…)" in pushed.annotations["summary"]
+    assert f"(resource group {'g' * LONGEST_GROUP}…)" in pushed.annotations["summary"]
 
 
 def _exposed(event: Lifecycle) -> list[dict[str, str]]:
