@@ -29,12 +29,13 @@ def run(*flags: str) -> int:
 
 @pytest.fixture
 def team(tmp_path: Path) -> Iterator[tuple[Alertmanager, Receiver]]:
-    """An Alertmanager, and the receiver of pages and tickets."""
-    with (
-        Receiver() as receiver,
-        Alertmanager(tmp_path, resolve(receivers(receiver.url))) as alertmanager,
-    ):
-        yield alertmanager, receiver
+    """An Alertmanager that tells of a resolve within a second, and the receiver of pages and
+    tickets.
+    """
+    with Receiver() as receiver:
+        settings = resolve({**receivers(receiver.url), "group.interval": "1s"})
+        with Alertmanager(tmp_path, settings) as alertmanager:
+            yield alertmanager, receiver
 
 
 def test_no_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +65,8 @@ def test_the_exporters_own_way(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without a Prometheus, a simulated VM's exporter pushes the alert, and the drill resolves it.
+    """Without a Prometheus, a simulated VM's exporter pushes the alert. The drill resolves it, with
+    the texts that the alert had.
 
     The drill's exporter does not read the variables that are set for the VM's own exporter: with
     these two, it would not start.
@@ -74,6 +76,10 @@ def test_the_exporters_own_way(
     alertmanager, receiver = team
     assert run("--alertmanager", alertmanager.url, "--timeout", "20s", "--push") == 0
     assert receiver.notified("/pager")[0] == WITHOUT_NOTICE
+    name, severity, _firing = WITHOUT_NOTICE
+    receiver.wait_for([(name, severity, "resolved")])
+    page, resolved, *_ = receiver.notifications
+    assert resolved.body["alerts"][0]["annotations"] == page.body["alerts"][0]["annotations"]
     assert alertmanager.alerts() == []
     assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
 
@@ -214,7 +220,9 @@ def test_a_word_that_the_drill_does_not_know(
     address = f"127.0.0.1:{free_port()}"
     flags = ("--exporter.listen-address", address, "--wait", "0s", "--after", "0s")
     with start_drill("--alertmanager", alertmanager.url, *flags, "--timeout", "20s") as drill:
-        drill.wait_for_line("announced; AzureScheduledEventWithoutNotice should fire")
+        drill.wait_for_line(
+            "has begun without notice; AzureScheduledEventWithoutNotice should fire"
+        )
         event_id, *_ = eventually(
             lambda: re.findall('event_info{.*event_id="([^"]+)"', metrics(address)), "the event"
         )

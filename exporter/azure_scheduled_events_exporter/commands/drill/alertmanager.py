@@ -31,9 +31,10 @@ class Sent(NamedTuple):
 
 
 class HeldAlert(NamedTuple):
-    """An alert that Alertmanager has: its labels, its receivers, and what suppresses it."""
+    """An alert that Alertmanager has: its labels and texts, its receivers, what suppresses it."""
 
     labels: Mapping[str, str]
+    annotations: Mapping[str, str]
     receivers: tuple[str, ...]
     is_muted: bool  # by a silence or another alert
     is_inhibited: bool  # by another alert
@@ -128,6 +129,7 @@ def _held(answer: bytes) -> HeldAlert | None:
             continue
         return HeldAlert(
             labels=each["labels"],
+            annotations=each["annotations"],
             receivers=tuple(str(receiver["name"]) for receiver in each["receivers"]),
             is_muted=status["state"] == "suppressed",
             is_inhibited=bool(status["inhibitedBy"]),

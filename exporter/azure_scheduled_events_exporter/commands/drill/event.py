@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.commands.interruption import Interrupted
 from azure_scheduled_events_exporter.commands.waiting import long_wait_noticed, until
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, Starts
 from azure_scheduled_events_exporter.times import format_duration
 
 from .alertmanager import DrilledAlertmanager, HeldAlert, Sent
@@ -150,7 +150,7 @@ class Drill:
         return _Begun(time.monotonic(), sent_before)
 
     def _announce(self, simulator: Simulator, what_follows: str) -> str:
-        """Let the simulator announce the event of the story; return the EventId.
+        """Let the simulator show the event of the story; return the EventId.
 
         The id is in upper case, as in the labels of alerts. ``what_follows`` is for people.
         """
@@ -158,7 +158,10 @@ class Drill:
         # Nothing was played before, so the first thing that happens is the announcement.
         happened = until(lambda: simulator.record, time.monotonic() + _ANNOUNCED_SECONDS)
         announced = happened[0]
-        say(f"drill: {announced.event_type} of {self._vm} announced; {what_follows}")
+        how = "is announced"
+        if self.story.events[0].starts is Starts.AT_ONCE:
+            how = "has begun without notice"
+        say(f"drill: {announced.event_type} of {self._vm} {how}; {what_follows}")
         return announced.event_id.upper()
 
     def _end(self, simulator: Simulator, after: float) -> None:
@@ -175,10 +178,11 @@ class Drill:
         """Resolve a pushed alert at once.
 
         Its exporter would do so three minutes after the event, but has been stopped with the drill.
+        The texts are posted, too: Alertmanager notifies with those of the newest post.
         """
         held = self.alertmanager.holding(f'event_id="{event_id}"', self.alert.name)
         if held is not None:
-            self.alertmanager.put(held.labels, {}, ends_in=0)
+            self.alertmanager.put(held.labels, held.annotations, ends_in=0)
 
     def _measure(self, event_id: str, begun: _Begun) -> None:
         """Print when Alertmanager got the alert and when it notified.
