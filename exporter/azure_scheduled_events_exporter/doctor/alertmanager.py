@@ -174,14 +174,20 @@ def _mutes_unrelated_events(rule: Mapping[str, Any], events: Sequence[Mapping[st
 
 
 def _broad_inhibition(rule: Mapping[str, Any]) -> Finding:
-    source = ", ".join(map(str, matchers_of_inhibition(rule, "source"))) or "any labels"
+    source = _labels_of_side(rule, "source")
+    target = _labels_of_side(rule, "target")
     equal = ", ".join(rule.get("equal") or ())
     sentence = (
         f"While an alert with {source} fires, an inhibition with equal: [{equal}]"
-        " mutes alerts about every event, because these lack such labels."
+        f" mutes the alerts with {target} about all events, because these lack such labels."
     )
     hint = f'Add alertname!~"{PREFIX}.+" to the target_matchers of that inhibition.'
     return warning("inhibitions", sentence, hint)
+
+
+def _labels_of_side(rule: Mapping[str, Any], side: str) -> str:
+    """Return which alerts an inhibition's ``source`` or ``target`` accepts, for people."""
+    return ", ".join(map(str, matchers_of_inhibition(rule, side))) or "any labels"
 
 
 def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:

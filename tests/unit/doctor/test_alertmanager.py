@@ -101,7 +101,8 @@ def test_inhibitions_that_mute_no_event(source: str, target: str, equal: list[st
 
 def test_inhibitions_in_the_old_form() -> None:
     """An inhibition with ``source_match`` is read as Alertmanager reads it: one about other alerts
-    is well, and one that mutes warnings about other events is not.
+    is well, and one that mutes warnings about other events is not. Doctor says which alerts that
+    one mutes.
     """
     file = DATA / "cases" / "inhibit-old-form.yml"
     theirs = yaml.safe_load(file.read_text())["inhibit_rules"]
@@ -115,6 +116,7 @@ def test_inhibitions_in_the_old_form() -> None:
     found = inhibitions(broad)
     assert found.mark == "warning"
     assert "severity=critical fires, an inhibition with equal: [instance]" in found.sentence
+    assert "mutes the alerts with severity=~warning|info about all events," in found.sentence
 
 
 def severities(route: dict[str, Any]) -> Finding:

@@ -35,8 +35,8 @@ from .maintenance_labels import of_loaded_rules, of_rendered_rules, queries
 from .story import alert_of_story, story_of
 
 DESCRIPTION: Final = (
-    "Test your paging: raise an alert and measure how long the page takes. A posted alert is labeled"
-    " as a drill. With --exporter.listen-address or --push, the alert reads like that of a real"
+    "Test your paging: raise an alert and measure how long the page takes. A posted alert is"
+    " labeled as a drill. With --exporter.listen-address or --push, the alert reads like that of a real"
     " event: only the name of its VM, such as DRILL-vmss_0, shows that it is a drill."
 )
 
