@@ -36,8 +36,8 @@ from .story import alert_of_story, story_of
 
 DESCRIPTION: Final = (
     "Test your paging: raise an alert and measure how long the page takes. A posted alert is"
-    " labeled as a drill. With --exporter.listen-address or --push, the alert reads like that of a real"
-    " event: only the name of its VM, such as DRILL-vmss_0, shows that it is a drill."
+    " labeled as a drill. With --exporter.listen-address or --push, the alert reads like that of a"
+    " real event: only the name of its VM, such as DRILL-vmss_0, shows that it is a drill."
 )
 
 _HTTP_CONFIG: Final = "alertmanager.http-config.file"
