@@ -111,11 +111,11 @@ def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
 
 
 def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return what a repeatable flag of the form NAME=VALUE sets; the last value of a name wins.
+    """Return what a flag sets by texts of the form NAME=VALUE; the last value of a name wins.
 
     Args:
         flag: its name with dashes, for the error.
-        texts: the flag's values.
+        texts: one for each assignment: a repeatable flag has several, or one value has commas.
 
     Raises:
         UsageError: a text has no ``=``.

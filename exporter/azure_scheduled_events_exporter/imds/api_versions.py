@@ -42,7 +42,10 @@ class ApiVersions:
         self._tell = tell
         self._untried = list(versions)  # those that were not refused, in the order of asking
         self.found: str | None = None
-        """The version that is used from now on; None until one was answered."""
+        """The version that is used from now on.
+
+        It is None until one was answered, unless only one is given, which is used from the start.
+        """
         if len(versions) == 1:
             self.found = versions[0]
 

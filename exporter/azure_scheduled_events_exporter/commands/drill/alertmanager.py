@@ -48,8 +48,8 @@ class HeldAlert(NamedTuple):
 class DrilledAlertmanager(AlertmanagerClient):
     """The Alertmanager that pages the team.
 
-    Every method raises ExporterError if this Alertmanager cannot be reached, or gives another
-    answer than an Alertmanager does.
+    Every method raises ExporterError if no answer comes, or one that cannot be read as that of an
+    Alertmanager.
     """
 
     def sent(self) -> Sent:
