@@ -98,7 +98,7 @@ def test_a_page_has_the_number_of_the_program(page: str, sentence: str) -> None:
 
 
 def test_the_alert_that_is_explained_is_that_of_the_rules() -> None:
-    """How the rules work shows the whole expression for a Reboot."""
+    """The page that explains how the rules work has the whole expression for a Reboot."""
     shipped = {each.name.removeprefix(PREFIX): each for each in alerts(Settings())}
     page = (ROOT / "docs/how-the-rules-work.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"(?s)```promql\n(.+?)\n```", page)

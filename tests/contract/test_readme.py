@@ -129,7 +129,8 @@ def test_log_messages_are_those_of_the_program() -> None:
 
 def test_licences_are_those_of_the_libraries() -> None:
     """The table of licences has every library that the exporter installs, under the licence that
-    its project names, however each of the two writes it, such as Apache-2.0.
+    the library's own project names. Only families such as Apache are compared, as there are several
+    ways to write a licence.
     """
     section = (DOCS / "security.md").read_text().partition("## Libraries and their licences\n")[2]
     a_licence = r"[A-Z]+[a-z]*(-\d.*)?"

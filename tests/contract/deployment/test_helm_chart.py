@@ -164,8 +164,8 @@ def test_the_shipped_scrape_configuration_finds_the_pods(
 
 
 def test_the_pod_monitor_follows_the_values(charts: dict[str, list[Manifest]]) -> None:
-    """Interval, path and scheme are those of the values. If these name no time limit, it is the
-    interval, which is the longest that the operator takes.
+    """Interval, path and scheme are those of the values. If these name no time limit of a scrape,
+    the limit is the interval, which is the longest that the operator takes.
     """
     # These values have an interval of 2 s, and no time limit.
     often = scraped_endpoint(charts["large-user"])

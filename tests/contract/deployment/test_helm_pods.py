@@ -71,8 +71,8 @@ def test_probes(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_the_image_is_this_version(charts: dict[str, list[Manifest]]) -> None:
-    """Chart, image and exporter are one version; a digest holds instead of a tag, for all
-    containers.
+    """Chart, image and exporter are one version, and all containers of a pod have one image. If the
+    values have a digest, it names the image, and no tag does.
     """
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
@@ -115,7 +115,7 @@ def test_privileges(charts: dict[str, list[Manifest]]) -> None:
 @pytest.mark.parametrize("values", ["pod-network", "values-restricted"])
 def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]], values: str) -> None:
     """A pod on the pod network with an emptyDir needs nothing that Kubernetes' restricted standard
-    forbids: neither a test's own values, nor those in the chart's file ``values-restricted``.
+    forbids. It has the values of a test, or those of the chart's own file ``values-restricted``.
     """
     manifests = charts.get(values) or rendered(CHART / f"{values}.yaml")
     spec = pod(manifests)

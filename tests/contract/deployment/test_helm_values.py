@@ -67,8 +67,8 @@ def paths_of(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> 
 
 
 def test_schema_and_values_name_the_same() -> None:
-    """Every value is in the schema and every key of the schema among the values, on all levels; the
-    README has them.
+    """On all levels, schema and values have the same keys, and the README has the path of each
+    value.
     """
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
@@ -261,7 +261,9 @@ def test_service_monitor_and_names() -> None:
 
 
 def test_what_the_chart_sets_can_be_replaced(tmp_path: Path) -> None:
-    """Labels, relabelings and security contexts of values stand beside and over the chart's own."""
+    """Labels, relabelings and security contexts of the values are added to those of the chart, and
+    take precedence over them.
+    """
     values = {
         "podLabels": {"team": "search", "app.kubernetes.io/version": "own"},
         "podSecurityContext": {"runAsUser": None, "supplementalGroups": [7]},
@@ -302,8 +304,8 @@ def test_longest_durations_are_those_of_the_exporter(flag: str, longest: str) ->
 
 
 def test_words_of_an_exported_chart_can_be_changed(tmp_path: Path) -> None:
-    """A chart that was exported with a word for a severity has it in its rules, and values give it
-    another.
+    """A chart that was exported with another word for a severity has this word in its rules. Its
+    values can change the word again.
     """
     assert main(["assets", "export", str(tmp_path), "--set", "severities.critical=sev1"]) == 0
     chart = tmp_path / "helm" / CHART.name

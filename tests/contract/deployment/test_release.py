@@ -283,8 +283,8 @@ class TestDeb:
         return tmp_path / "tree"
 
     def test_contents(self, tree: Path) -> None:
-        """Units that start the program in /usr/bin, settings that an upgrade keeps, and no fixed
-        version of Python.
+        """The package has units that start the program in /usr/bin, and settings that an upgrade
+        keeps. It depends on no fixed version of Python.
         """
         assert (tree / "DEBIAN" / "conffiles").read_text() == f"/etc/{NAME}/environment\n"
         settings = (ROOT / "deploy" / "systemd" / "environment").read_bytes()

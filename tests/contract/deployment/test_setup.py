@@ -24,8 +24,8 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def test_only_what_has_changed_is_installed(checkout: Checkout) -> None:
-    """A setting of a linter installs nothing; another command of the project installs the project
-    alone.
+    """After a change of a linter's setting, nothing is installed. After a new command of the
+    project, the project is, and no other package.
     """
     installed = (checkout.folder / PROJECT).read_text()
     checkout.replace("pyproject.toml", r"(?m)^\[tool\.ruff\]$", "[tool.ruff]\n# another line")

@@ -170,8 +170,8 @@ def jobs_before(name: str, workflow: dict[str, dict[str, Any]]) -> set[str]:
 
 
 def test_nothing_is_public_before_somebody_has_approved_it() -> None:
-    """The environment that asks for an approval belongs to the first job that writes anything, and
-    every other job that does comes after it.
+    """The first job that writes anything waits for an approval, which its environment asks for.
+    Every other job that writes comes after it.
     """
     release = jobs(GITHUB / "workflows" / "release.yml")
     assert release["attest"]["environment"] == "release"

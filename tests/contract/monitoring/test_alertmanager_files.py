@@ -296,7 +296,8 @@ def test_stack_keeps_its_defaults(tmp_path: Path) -> None:
 
 def test_words_of_a_company(tmp_path: Path) -> None:
     """An alert with a severity of a company's own is a page if ``severities.paging`` has the word,
-    else a ticket, which the page about its event inhibits unless it says something new (Overdue).
+    and else a ticket. A page inhibits the tickets about its event, unless one says something new
+    (Overdue).
     """
     more = {
         "severities": "Reboot=P1,Freeze=P3,Overdue=P4",

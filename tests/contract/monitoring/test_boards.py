@@ -191,7 +191,9 @@ def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
 
 
 def test_days_are_counted_by_when_an_event_was_first_seen(during_events: str) -> None:
-    """A bar a day, each event once, though it spans midnight and several exporters show it."""
+    """The panel has a bar for each day. An event counts once, though it spans midnight and several
+    exporters show it.
+    """
     (days,) = board_at(during_events).answers()[f"{titles.EVENTS_A_DAY} A"]
     assert sum(float(value) for _, value in days["values"]) == len(STORY_PAST) + len(NOW)
     assert len(days["values"]) <= 30 + 1, "30 days touch 31 dates"

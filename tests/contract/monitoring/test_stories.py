@@ -67,7 +67,9 @@ def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
 
 
 def test_every_alert_has_its_stories() -> None:
-    """Each alert fires in a story, and does not in another or before."""
+    """Each alert fires in a story. Each also has a moment, in this story or another, at which it
+    must not fire.
+    """
     # By alert, the checks of all stories: with `5m:1` it fires after 5 minutes, with `5m:0` it does
     # not, and with `never` it does not at any time. Spaces end each check for the search below.
     checks_of = {PREFIX + name: "" for story in ALL for name in story.alerts}

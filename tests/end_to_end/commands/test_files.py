@@ -89,8 +89,8 @@ def assert_refused(name: str, path: str) -> None:
     ],
 )
 def test_policy_that_cannot_be_used(policy: str, complaint: str, tmp_path: Path) -> None:
-    """The start and ``check-config`` refuse it with the same line. A command that approves nothing
-    by a policy does not need it.
+    """The start and ``check-config`` refuse a policy that cannot be used, with the same line. A
+    command that approves nothing by a policy does not need it.
     """
     (tmp_path / "bad.yaml").write_text("rule: []\n")
     chosen = ("--approval.policy", policy, "--journal.path", str(tmp_path))
@@ -104,7 +104,7 @@ def test_policy_that_cannot_be_used(policy: str, complaint: str, tmp_path: Path)
 
 @pytest.mark.parametrize("command", ["run --imds.endpoint http://127.0.0.1:1", "history"])
 def test_deleted_directory(command: str, tmp_path: Path) -> None:
-    """A relative path in a directory that was deleted is one line, not a traceback."""
+    """A relative path in a directory that was deleted is an error of one line, not a traceback."""
     gone = tmp_path / "gone"
     gone.mkdir()
     done = run(

@@ -140,8 +140,8 @@ def status(exporter: Exporter) -> dict[str, str]:
 
 
 def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
-    """Started as root without further flags, it can only access files, and cannot regain
-    capabilities.
+    """Started as root without further flags, the exporter keeps only the power to access all files,
+    and cannot regain another.
     """
     exporter = start("--journal.path", str(folder / "state"))
     exporter.wait_for_line('msg=listening .*root="stays uid 0 with few capabilities')

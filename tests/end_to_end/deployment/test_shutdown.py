@@ -45,14 +45,14 @@ def assert_ends(exporter: Exporter, number: signal.Signals) -> None:
 def test_while_all_is_well(
     number: signal.Signals, simulator: Simulator, start_exporter: Start
 ) -> None:
-    """Between two polls it ends without waiting for the next one."""
+    """Between two polls, the exporter ends without waiting for the next one."""
     exporter = start_exporter(simulator.url, "--poll.interval", "1h")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     assert_ends(exporter, number)
 
 
 def test_as_the_first_process_of_a_container(simulator: Simulator, tmp_path: Path) -> None:
-    """A signal ends it also there: for process 1, the kernel has no default action."""
+    """A signal ends the exporter also as process 1, for which the kernel has no default action."""
     apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     flags = [
         "--imds.endpoint",
@@ -89,7 +89,7 @@ def test_signals_that_do_not_end_it(
 
 
 def test_nohup(simulator: Simulator, start_exporter: Start) -> None:
-    """Started by nohup, it outlives the end of its terminal."""
+    """An exporter that nohup has started outlives the end of its terminal."""
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms", command=("nohup", COMMAND))
     exporter.process.send_signal(signal.SIGHUP)
     exporter.shows(
@@ -99,7 +99,7 @@ def test_nohup(simulator: Simulator, start_exporter: Start) -> None:
 
 
 def test_started_in_the_background(simulator: Simulator, start_exporter: Start) -> None:
-    """SIGINT ends it also if a script started it in the background, with SIGINT ignored."""
+    """SIGINT ends the exporter also if a script has started it with SIGINT ignored."""
     ignoring = ("sh", "-c", 'trap "" INT; exec "$0" "$@"', COMMAND)
     exporter = start_exporter(simulator.url, command=ignoring)
     exporter.shows("a poll", lambda now: now.value("up") == 1)
@@ -107,7 +107,7 @@ def test_started_in_the_background(simulator: Simulator, start_exporter: Start) 
 
 
 def test_during_the_first_request(start_exporter: Start) -> None:
-    """The first request, which may take two minutes, is given up too."""
+    """The exporter ends while its first request, which may take two minutes, has no answer."""
     with Simulator(QUIET, first_answer_delay=120) as simulator:
         exporter = start_exporter(simulator.url)
         eventually(
