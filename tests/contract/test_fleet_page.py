@@ -175,6 +175,11 @@ def test_cloud_init() -> None:
     ((program, version),) = config["runcmd"]
     assert files[program]["content"] == (ROLLOUT / "install").read_text()
     assert (files[program]["permissions"], version) == ("0755", __version__)
+    # The page's own line, for a wheel that no index has.
+    (changed,) = [yaml.safe_load(each) for each in blocks(MANY_VMS, "yaml")[:1]]
+    ((_env, wheel, *same),) = changed["runcmd"]
+    assert same == [program, version]
+    assert re.fullmatch(rf"PIP_FIND_LINKS=https://\S+-{re.escape(version)}-py3-none-any\.whl", wheel)
     variables = files["/etc/azure-scheduled-events-exporter/environment"]["content"].split()
     done = subprocess.run(
         [COMMAND, "check-config"],

@@ -148,9 +148,9 @@ class Lifecycle:
             newest known name; they may shrink while the event goes on.
         first_seen: when a document first showed it.
         not_before: the last NotBefore that could be read, seconds since the epoch.
-        notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
-            None if no NotBefore was known, for advice, and for what a user requested and Azure
-            started at once.
+        notice_seconds: the announced notice: from first seen to NotBefore, 0 if it had already
+            started; None if no NotBefore was known, for advice, and for what a user requested and
+            Azure started at once.
         request: the request for an approval from here whose result is not known; None if there is
             none. It is set before it is sent, and removed by a refusal. If the event starts early
             meanwhile, or while this exporter saw no documents, it counts as accepted.

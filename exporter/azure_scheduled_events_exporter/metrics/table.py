@@ -281,7 +281,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _histogram(
         "notice_seconds",
-        "Time from first seen to NotBefore, of events of this VM: the notice really given.",
+        "Time from first seen to NotBefore, of events of this VM: the announced notice.",
         lambda snapshot: snapshot.statistics.notice,
         _TYPE,
     ),

@@ -170,13 +170,13 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     facts = [_notice(life)]
     start = _seconds_to_start(life, now)
     if start > 0:
-        facts.append(f"scheduled for {length(start)}")
+        facts.append(f"Scheduled: {length(start)}")
     approval = approver(life)  # in words; "" if nobody has approved it
     if approval:
         if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
             approval = f"{approval}, after {length(life.approved_at.since(life.first_seen))}"
         facts.append(approval)
     if life.started_at is not None:
-        facts.append(f"started for {length(end - start)}")
+        facts.append(f"Started: {length(end - start)}")
     facts += measured(life)
     return facts

@@ -143,10 +143,14 @@ def measured(life: Lifecycle) -> list[str]:
         found.append(f"this VM was paused for {length_with_tenths(life.observed_pause)}")
     if life.impact is not None and life.tcp is not None:
         text = f"{life.tcp.retransmitted} TCP segments were sent again"
+        if life.tcp.retransmitted == 1:
+            text = "1 TCP segment was sent again"
         if life.impact.before is not None:
             text += f" ({life.impact.before.retransmitted} in the minute before)"
         found.append(text)
-        if life.tcp.timeouts:
+        if life.tcp.timeouts == 1:
+            found.append("1 TCP timeout")
+        elif life.tcp.timeouts:
             found.append(f"{life.tcp.timeouts} TCP timeouts")
     if life.impact is not None and abs(life.impact.clock_step) >= _NOISE:
         found.append(f"the clock was set by {life.impact.clock_step:+.1f}s")

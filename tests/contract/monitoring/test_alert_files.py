@@ -314,6 +314,22 @@ def test_runbook(alert: Alert) -> None:
     assert not UNFINISHED.search(text)
 
 
+def test_the_runbook_has_the_command() -> None:
+    """A runbook has the command that approves the event, if its alert sends the reader there for
+    it.
+    """
+    sent = re.compile(r"approve [^.]+ \(the runbook has the command\)")
+    texts = {alert.name: annotations(alert, Settings())["description"] for alert in EVERY}
+    runbooks = {
+        name: (RUNBOOKS / f"{name}.md").read_text()
+        for name, text in texts.items()
+        if sent.search(text)
+    }
+    assert runbooks
+    command = "`sudo azure-scheduled-events-exporter approve EVENT-ID`"
+    assert [name for name, runbook in runbooks.items() if command not in runbook] == []
+
+
 def test_runbooks_name_what_exists() -> None:
     """Series, settings of the alerts, commands and headings of ``doctor`` in the runbooks are
     really there.

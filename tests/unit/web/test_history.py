@@ -111,6 +111,21 @@ def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> No
 
 
 @pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        pytest.param(
+            AT_NOT_BEFORE, ("notice 15m, Scheduled: 15m, ", ", Started: 1m."), id="it started"
+        ),
+        pytest.param(CANCELLED, ("notice 15m, Scheduled: 1m.",), id="cancelled"),
+    ],
+)
+def test_the_times_in_each_state(life: Lifecycle, words: tuple[str, ...]) -> None:
+    """The text below a bar says how long the event was in each state, by the state's name."""
+    shown = Page(replace(QUIET, recent=(life,))).text
+    assert [each for each in words if each not in shown] == []
+
+
+@pytest.mark.parametrize(
     ("waiting_until", "cell", "words"),
     [
         pytest.param(

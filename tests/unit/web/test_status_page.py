@@ -250,6 +250,15 @@ def test_what_hooks_did_and_what_was_measured() -> None:
         assert text in history
 
 
+def test_a_single_tcp_segment() -> None:
+    """One TCP segment that was sent again, and one timeout, are told in the singular."""
+    readings = Readings(Timestamp(NOW - 60))
+    once = Impact(begins=readings, ends=readings, during=Tcp(retransmitted=1, timeouts=1))
+    life = freeze(state=State.STARTED, started_at=Timestamp(NOW - 60), impact=once)
+    shown = Page(replace(QUIET, current={life.event_id: life})).text
+    assert ", 1 TCP segment was sent again, 1 TCP timeout." in shown
+
+
 def test_what_is_not_known() -> None:
     """Without the VM's name, the page says what follows from that; without events, that the history
     is empty.
