@@ -175,11 +175,6 @@ def test_cloud_init() -> None:
     ((program, version),) = config["runcmd"]
     assert files[program]["content"] == (ROLLOUT / "install").read_text()
     assert (files[program]["permissions"], version) == ("0755", __version__)
-    # The page's own line, for a wheel that no index has.
-    (changed,) = [yaml.safe_load(each) for each in blocks(MANY_VMS, "yaml")[:1]]
-    ((_env, wheel, *same),) = changed["runcmd"]
-    assert same == [program, version]
-    assert re.fullmatch(rf"PIP_FIND_LINKS=https://\S+-{re.escape(version)}-py3-none-any\.whl", wheel)
     variables = files["/etc/azure-scheduled-events-exporter/environment"]["content"].split()
     done = subprocess.run(
         [COMMAND, "check-config"],
@@ -189,6 +184,19 @@ def test_cloud_init() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_cloud_init_with_a_wheel() -> None:
+    """The page's command for a wheel that is in no index is that of the custom data, for the same
+    version, with the address of the wheel.
+    """
+    (command,) = yaml.safe_load((ROLLOUT / "cloud-init.yaml").read_text())["runcmd"]
+    (text,) = [each for each in blocks(MANY_VMS, "yaml") if "PIP_FIND_LINKS" in each]
+    ((program, variable, *same),) = yaml.safe_load(text)["runcmd"]
+    assert (program, same) == ("env", command)
+    name, _, address = variable.partition("=")
+    assert name == "PIP_FIND_LINKS"
+    assert address.endswith(f"/azure_scheduled_events_exporter-{__version__}-py3-none-any.whl")
 
 
 def strings(node: Any) -> Iterator[str]:
