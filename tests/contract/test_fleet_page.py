@@ -187,16 +187,16 @@ def test_cloud_init() -> None:
 
 
 def test_cloud_init_with_a_wheel() -> None:
-    """The page's command for a wheel that is in no index is that of the custom data, for the same
-    version, with the address of the wheel.
+    """The page's command for a wheel that is in no index runs the script that the custom data
+    writes, for the version of the wheel.
     """
-    (command,) = yaml.safe_load((ROLLOUT / "cloud-init.yaml").read_text())["runcmd"]
+    ((script, _version),) = yaml.safe_load((ROLLOUT / "cloud-init.yaml").read_text())["runcmd"]
     (text,) = [each for each in blocks(MANY_VMS, "yaml") if "PIP_FIND_LINKS" in each]
-    ((program, variable, *same),) = yaml.safe_load(text)["runcmd"]
-    assert (program, same) == ("env", command)
+    ((program, variable, called, version),) = yaml.safe_load(text)["runcmd"]
+    assert (program, called) == ("env", script)
     name, _, address = variable.partition("=")
     assert name == "PIP_FIND_LINKS"
-    assert address.endswith(f"/azure_scheduled_events_exporter-{__version__}-py3-none-any.whl")
+    assert address.endswith(f"/azure_scheduled_events_exporter-{version}-py3-none-any.whl")
 
 
 def strings(node: Any) -> Iterator[str]:
