@@ -22,12 +22,13 @@ https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event
 """
 
 PREEMPT_NOTICE = (
-    "Azure documents a notice of at least 30 seconds, best effort; people report less than 10"
-    " seconds."
+    "Microsoft documents a notice of at least 30 seconds in one table, and of up to 30 seconds,"
+    " best effort, on another page; people report less than 10 seconds."
 )
-"""The first half is in the table of Event scheduling of the page above.
+"""The table is that of Event scheduling of the page above.
 
-The second half is from https://github.com/Azure/karpenter-provider-azure/issues/1769.
+The other page is https://learn.microsoft.com/azure/virtual-machines/spot-vms. What people report is
+from https://github.com/Azure/karpenter-provider-azure/issues/1769.
 """
 
 LONG_DISCONNECTION = (

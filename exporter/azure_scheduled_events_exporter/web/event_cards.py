@@ -108,8 +108,8 @@ def _more(life: Lifecycle, snapshot: Snapshot) -> Markup:
         return link or Markup("No alert: nobody has to do anything.")
     command = tag("code", f"azure-scheduled-events-exporter report {life.event_id}")
     if link:
-        return joined(link, ". Report: ", command)
-    return joined("Report: ", command)
+        return joined(link, ". ", wording.REPORT, command)
+    return joined(wording.REPORT, command)
 
 
 def _when(life: Lifecycle, now: float, *, is_fresh: bool) -> tuple[Child, Child]:
@@ -193,7 +193,9 @@ def _approval(life: Lifecycle, status: Decision | None) -> Markup:
     """
     event_id = life.event_id
     if life.approval is not None:
-        return joined(wording.approver(life), ", ", moment(life.approval.at.wall))
+        # An approval that is not from here is only known by the start, which is its time, too.
+        when = ", " if life.approved_here else "; seen Started "
+        return joined(wording.approver(life), when, moment(life.approval.at.wall))
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.state is State.ADVISORY:

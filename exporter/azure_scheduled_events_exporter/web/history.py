@@ -16,6 +16,7 @@ from .html import Markup, filled, joined, tag
 from .overview import in_order
 from .wording import (
     OUTCOMES,
+    REPORT,
     WHOSE,
     approver,
     clipped,
@@ -60,7 +61,7 @@ def _report(life: Lifecycle) -> Markup:
     """Return the command that prints the report of an event."""
     event_id = clipped(shlex.quote(life.event_id))
     command = tag("code", f"azure-scheduled-events-exporter report {event_id}")
-    return tag("p", "Report, on this VM: ", command, class_="hint")
+    return tag("p", REPORT, command, class_="hint")
 
 
 def _row(life: Lifecycle, runs: Sequence[HookRun], report: Markup | None, now: float) -> Markup:

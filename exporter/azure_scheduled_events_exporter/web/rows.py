@@ -140,7 +140,10 @@ def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
 
 
 def _length(seconds: float | None) -> str:
-    """Return a duration in whole seconds; ``""`` if it is unknown."""
+    """Return a duration in whole seconds; ``""`` if it is unknown.
+
+    Fractions are cut off, as on the status page and in reports.
+    """
     if seconds is None:
         return ""
-    return format_duration(round(seconds))
+    return format_duration(int(seconds))

@@ -73,6 +73,9 @@ HOOK_OUTCOMES: Mapping[str, str] = {
 _NO_END: Final = "running, or interrupted"
 """The outcome of a run without a recorded end: a hook that is down cannot record the end."""
 
+REPORT: Final = "Report, as root or the exporter's user on this VM: "
+"""What precedes the command that prints the report of an event: who may run it, and where."""
+
 _RUNBOOKS: Mapping[Kind, str] = {
     Kind.REQUESTED: "AzureScheduledEventRequested",
     Kind.WITHOUT_NOTICE: "AzureScheduledEventWithoutNotice",

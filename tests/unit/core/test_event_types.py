@@ -25,13 +25,13 @@ def test_types_that_an_api_version_hides(api_version: str, hidden: tuple[str, ..
 
 
 def test_notice_of_an_eviction() -> None:
-    """The documented notice of an eviction is said together with the shorter one that people
-    report.
+    """Of the notice of an eviction, both of Microsoft's pages are told, and the shorter notice that
+    people report.
     """
     assert EventType.PREEMPT.facts.usual_notice == 30.0
     assert (
-        "at least 30 seconds, best effort; people report less than 10"
-        in EventType.PREEMPT.facts.meaning
+        "at least 30 seconds in one table, and of up to 30 seconds, best effort, on another page;"
+        " people report less than 10 seconds" in EventType.PREEMPT.facts.meaning
     )
 
 

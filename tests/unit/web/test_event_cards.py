@@ -187,7 +187,8 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
                 pending_until=freeze().not_before,
             ),
             "",
-            "not approved: it started at NotBefore",
+            # The time is not NotBefore, but when a document first showed the start.
+            "not approved: it started at NotBefore; seen Started 2026-11-20 03:07:21 UTC",
         ),
         (
             freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),

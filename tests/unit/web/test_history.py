@@ -180,6 +180,15 @@ def test_the_mark_at_not_before(life: Lifecycle, place: str) -> None:
     assert f'<rect class="deadline" x="{place}"' in markup
 
 
+def test_fractions_of_a_second_in_the_table() -> None:
+    """The table of past events cuts off fractions of a second, as the page does."""
+    life = ended(
+        "Preempt", began=5000, notice=4.8, started=4.9, lasted=9, outcome=Transition.COMPLETED
+    )
+    assert dict(zip(PAST_COLUMNS, past_row(life, ()), strict=True))["Notice"] == "4s"
+    assert "notice 4s," in Page(replace(QUIET, recent=(life,))).text
+
+
 def test_a_kept_document_in_the_table() -> None:
     """A document that was kept is shown with its incarnation, if it has one; without events, its
     row says so.

@@ -190,7 +190,7 @@ def _documented(life: Lifecycle) -> str:
     if usual > URGENT_NOTICE_SECONDS:
         text += f"; any event may have as little as {length(URGENT_NOTICE_SECONDS)}"
     if life.notice_seconds:  # neither unknown nor none, of which "Promised" tells
-        missing = usual - life.notice_seconds
+        missing = usual - int(life.notice_seconds)  # without fractions, as "Promised" shows it
         if missing > _NEGLIGIBLE * usual:
             text += f". {length(missing)} less than that were promised"
     return text

@@ -47,9 +47,9 @@ def timeline(sources: Sources) -> Table:
     """Return what happened, the oldest first."""
     life = sources.life
     steps = [
+        *_requests(sources),  # before what follows from them
         *_transitions(sources),
         *_runs(sources),
-        *_requests(sources),
         *_of_the_vm(life),
         *_not_before(life),
     ]
@@ -107,9 +107,23 @@ def _transitions(sources: Sources) -> Iterator[_Step]:
         transition = record["transition"]
         if transition == Transition.STARTED and not life.announced:
             continue  # the detection has the text "First seen: Started already"
-        at = datetime.fromisoformat(str(record["at"])).timestamp()
+        at = _moment_of(record, sources)
         yield _Step(at, (_text(record, not_before_until_then, life),))
         not_before_until_then = record.get("not_before")
+
+
+def _moment_of(record: Record, sources: Sources) -> float:
+    """Return when a transition was, in Unix seconds.
+
+    The journal cuts off the fractions of the times of transitions, but not those of requests. An
+    approval would come before a request of the same second, from which it follows. So a transition
+    gets the time of such a request.
+    """
+    at = datetime.fromisoformat(str(record["at"])).timestamp()
+    if record["transition"] == Transition.DETECTED:  # nobody can have asked before that
+        return at
+    requested = [asked.at for asked in sources.asked if int(asked.at) == int(at)]
+    return max(requested, default=at)
 
 
 def _text(record: Record, not_before_until_then: object, life: Lifecycle) -> str:

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.web.report.content import report
 from azure_scheduled_events_exporter.web.report.course import approval, boots, end, start
 from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.measured import clock, interruption, tcp
-from azure_scheduled_events_exporter.web.report.model import Sources
+from azure_scheduled_events_exporter.web.report.model import Asked, Sources
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, Watch, at
 
 
@@ -59,6 +59,36 @@ def test_an_event_that_was_first_seen_started() -> None:
         "**Notice:** not known: the first document with it, at 2023-11-14 22:13:20 UTC" in written
     )
     assert "**Promised:**" not in written
+
+
+def test_notice_that_is_shorter_than_documented() -> None:
+    """The documented notice, the promised one and the difference are in whole seconds that add up:
+    30 = 4 + 26, although 4.8 s were promised.
+    """
+    watch = Watch()
+    promised = {"event_type": "Preempt", "not_before": START + 4.8}
+    watch.sees(at(0), replace(SCHEDULED, **promised))
+    written = markdown(report(Sources(watch.life)), "")
+    assert "**Promised:** 4s, from first seen" in written
+    assert "**Documented:** 30s. 26s less than that were promised" in written
+
+
+def test_an_approval_in_the_second_of_its_request() -> None:
+    """In the timeline, a request comes before the approval and the start that follow from it, which
+    the journal has without fractions of a second.
+    """
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(6), SCHEDULED)
+    watch.approves(at(6.6), Approver.OPERATOR)
+    watch.sees(at(6.8), STARTED)
+    transitions = tuple(change_record(change) for change in watch.changes)
+    asked = Asked("root", Approver.OPERATOR, at(6.5).wall, "accepted")
+    written = markdown(report(Sources(watch.life, transitions, asked=(asked,))), "")
+    order = ("First seen", "The operator `root` asked", "Approved by a person", "Started: the")
+    rows = written.partition("## Timeline")[2].splitlines()
+    found = [start for row in rows for start in order if f"| {start}" in row]
+    assert found == list(order)
 
 
 def test_an_event_of_another_vm() -> None:
