@@ -240,8 +240,9 @@ def test_many_vms_and_many_events_are_counted() -> None:
 
 
 def test_where_to_read_more() -> None:
-    """A card has the command of the event's report and the link "What to do", to the runbook of the
-    alert that the event raises. A harmless event raises none, so its card has no such link.
+    """A card has the command of the event's report, with who may run it, and the link "What to do",
+    to the runbook of the alert that the event raises. A harmless event raises none, so its card has
+    no such link.
     """
     for pushed in pushed_alerts(resolve({})):
         # An alert without types is about events of any type, also of one that nobody knows.
@@ -250,7 +251,8 @@ def test_where_to_read_more() -> None:
             assert runbook(life) == pushed.alert.name
     harmless = freeze()
     shown = Page(replace(QUIET, current={harmless.event_id: harmless}))
-    assert f"azure-scheduled-events-exporter report {harmless.event_id}" in shown.text
+    command = f"azure-scheduled-events-exporter report {harmless.event_id}"
+    assert f"as root or the exporter's user on this VM: {command}" in shown.text
     assert "What to do" not in shown.text
     announced = replace(harmless, kind=Kind.ANNOUNCED)
     assert "What to do" in Page(replace(QUIET, current={announced.event_id: announced})).text

@@ -66,8 +66,7 @@ def test_notice_that_is_shorter_than_documented() -> None:
     30 = 4 + 26, although 4.8 s were promised.
     """
     watch = Watch()
-    promised = {"event_type": "Preempt", "not_before": START + 4.8}
-    watch.sees(at(0), replace(SCHEDULED, **promised))
+    watch.sees(at(0), replace(SCHEDULED, event_type="Preempt", not_before=START + 4.8))
     written = markdown(report(Sources(watch.life)), "")
     assert "**Promised:** 4s, from first seen" in written
     assert "**Documented:** 30s. 26s less than that were promised" in written
