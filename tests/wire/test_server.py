@@ -188,8 +188,8 @@ class TestConnections:
     """One connection, several requests."""
 
     def test_keep_alive(self, server: Running) -> None:
-        """A connection serves one request after another, also with large answers, and though each
-        asks for another protocol.
+        """A connection serves one request after another, also with large answers, and although each
+        request asks to change to another protocol.
         """
         with server.connect() as client:
             for path, body in (("/metrics", PAGE), ("/big", BIG), ("/metrics", PAGE)):

@@ -68,9 +68,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("status", [403, 421, 502])
 def test_guest_proxy_agent(status: int) -> None:
-    """The agent answers connections that are made while it is on: without a body, and it closes.
-
-    One from before is not redirected: it still reaches the metadata service.
+    """The agent answers on connections that were made while it is on, without a body, and closes
+    them. A connection from before is not redirected: it still reaches the metadata service.
     """
     with Simulator("live-migration", speed=1) as running, connection(running.url) as before:
         assert_answers(before, 200)
@@ -88,8 +87,8 @@ def test_guest_proxy_agent(status: int) -> None:
 
 def test_guest_proxy_agent_changes_its_mode() -> None:
     """The agent is switched on in the mode Audit, which lets all requests pass, and then changed to
-    the mode Enforce, here ``agent-403``. It refuses connections that were made since it is on; one
-    from before does not lead through the agent in any mode.
+    the mode Enforce, here ``agent-403``. It refuses requests on connections that were made since it
+    is on; a connection from before does not lead through the agent in any mode.
     """
     with (
         Simulator("live-migration", speed=1) as running,

@@ -27,12 +27,12 @@ from support.programs import COMMAND, PATIENCE, Exporter, environment, eventuall
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
 # What the command says before the events that it would approve, by what they do.
-SHOWN = "Approving lets this begin now, for every VM in Resources: "
-FINAL = "Approving deletes or evicts now, and this cannot be undone: "
+BEGINS_NOW_FOR = "Approving lets this begin now, for every VM in Resources: "
+DELETES_NOW = "Approving deletes or evicts now, and this cannot be undone: "
 PROGRAM = "azure-scheduled-events-exporter"
 
 
-def sends_itself(state: Path) -> str:
+def warning_of_no_exporter(state: Path) -> str:
     """Return the line by which the command says that no exporter sends its request."""
     return (
         f"approve: no exporter uses the journal in {state}, so this command sends the request"

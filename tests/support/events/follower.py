@@ -64,6 +64,6 @@ class Follower(Program):
         assert self.transitions == list(expected)
 
 
-def settled(follower: Follower) -> None:
+def wait_until_it_follows(follower: Follower) -> None:
     """Wait until the follower has found its place: it must print every later transition."""
     follower.wait_for_line("following the journal from ")

@@ -28,9 +28,9 @@ def approvals(imds: Simulator) -> int:
     return sum(request.method == "POST" for request in imds.requests)
 
 
-def lines(tmp_path: Path, vm: str = "vm_0") -> list[str]:
-    """Return the phase and the event of each start of a VM's script."""
-    path = tmp_path / f"{vm}.log"
+def script_starts(tmp_path: Path, name: str = "vm_0") -> list[str]:
+    """Return the phase and the event of each start of the script with this name."""
+    path = tmp_path / f"{name}.log"
     return (
         [" ".join(line.split()[:2]) for line in path.read_text().splitlines()]
         if path.exists()

@@ -15,17 +15,17 @@ from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import assert_one_line
 from support.events.approve_command import (
-    FINAL,
+    BEGINS_NOW_FOR,
+    DELETES_NOW,
     PROGRAM,
-    SHOWN,
     approve,
     approved,
     event_ids,
     group,
     on_terminal,
-    sends_itself,
     start,
     wait_a_second,
+    warning_of_no_exporter,
 )
 from support.events.follower import event
 from support.events.journal_contents import history, vm
@@ -53,10 +53,10 @@ def test_beside_a_running_exporter(
     event_id = event_ids(simulator)["Freeze"]
     done = approve(simulator.url, state, event_id.lower(), "--yes")
     assert (done.returncode, done.stderr) == (0, "")
-    head, row, shown, result = done.stdout.splitlines()
+    head, row, vms, result = done.stdout.splitlines()
     assert head.split()[:2] == ["EventId", "Type"]
     assert row.split()[:3] == [event_id, "Freeze", "Scheduled"]
-    assert shown == f"{SHOWN}vmss_0, vmss_1"
+    assert vms == f"{BEGINS_NOW_FOR}vmss_0, vmss_1"
     assert result == f"{event_id}: accepted"
     assert approved(simulator) == [("Freeze", "vmss_0")], "by the VM of the exporter"
     exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
@@ -69,6 +69,7 @@ def test_beside_a_running_exporter(
     # Two of the group's three events are of this VM.
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     (line,) = exporter.lines('msg="approval accepted"')
+    # `approve` ran as the user ada with sudo.
     assert (
         f"event_id={event_id} event_type=Freeze approved_by=operator who=ada"
         " resources=vmss_0,vmss_1" in line
@@ -89,7 +90,7 @@ def test_all_mine(
     exporter = start(start_exporter, simulator.url, state)
     done = approve(simulator.url, state, "--all-mine", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
+    assert f"{BEGINS_NOW_FOR}vmss_0, vmss_1\n" in done.stdout
     assert sorted(approved(simulator)) == [("Freeze", "vmss_0"), ("Reboot", "vmss_0")]
     exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 2)
     assert exporter.scrape().value("approval_requests_total", outcome="accepted") == 2
@@ -99,10 +100,10 @@ def test_all_mine(
     already = {f"{ids[kind]}: it is approved already, by operator" for kind in ("Freeze", "Reboot")}
     last_two_lines = set(again.stdout.splitlines()[-2:])
     assert last_two_lines == already
-    assert SHOWN not in again.stdout
+    assert BEGINS_NOW_FOR not in again.stdout
     done = approve(simulator.url, state, event_ids(simulator)["Redeploy"], "--yes")
     assert done.returncode == 0
-    assert f"{SHOWN}vmss_2\n" in done.stdout
+    assert f"{BEGINS_NOW_FOR}vmss_2\n" in done.stdout
     exporter.shows("approved", lambda scrape: scrape.total("event_approved", scope="peer") == 1)
 
 
@@ -145,7 +146,7 @@ def test_without_an_exporter(
     """
     ids = event_ids(simulator)
     done = approve(simulator.url, state, ids["Reboot"], "--yes", "--approval.policy", "documented")
-    assert (done.returncode, done.stderr) == (0, sends_itself(state))
+    assert (done.returncode, done.stderr) == (0, warning_of_no_exporter(state))
     assert done.stdout.splitlines()[-1] == f"{ids['Reboot']}: accepted"
     assert approved(simulator) == [("Reboot", "vmss_0")], "nothing that the policy would add"
     exporter = start(start_exporter, simulator.url, state)
@@ -159,7 +160,7 @@ def test_without_an_exporter(
     assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
     status, said = on_terminal(simulator.url, state / "other", b"n\n")
     assert status == 1
-    line = sends_itself(state / "other").strip()
+    line = warning_of_no_exporter(state / "other").strip()
     assert line in said.decode().partition("Approve? [y/N]")[0].splitlines(), (
         "said before the question"
     )
@@ -192,8 +193,8 @@ def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
     done = approve(simulator.url, state, "A", "B", "C")
     assert done.returncode == 2, "nobody can be asked"
     assert done.stdout.splitlines()[-2:] == [
-        f"{SHOWN}vmss_0, vmss_1\\n, vmss_2",
-        f"{FINAL}vmss_0 (Preempt), vmss_0 (Terminate), vmss_1\\n (Terminate)",
+        f"{BEGINS_NOW_FOR}vmss_0, vmss_1\\n, vmss_2",
+        f"{DELETES_NOW}vmss_0 (Preempt), vmss_0 (Terminate), vmss_1\\n (Terminate)",
     ]
 
 
@@ -214,7 +215,7 @@ def test_nothing_is_sent(
     done = approve(simulator.url, state, event_id)
     assert done.returncode == 2
     assert done.stderr == f"{PROGRAM}: approve: standard input is not a terminal: add --yes\n"
-    assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
+    assert f"{BEGINS_NOW_FOR}vmss_0, vmss_1\n" in done.stdout
     assert not approved(simulator)
 
 

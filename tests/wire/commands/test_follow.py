@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.events.follower import FAST, Follower, event, settled
+from support.events.follower import FAST, Follower, event, wait_until_it_follows
 from support.events.gate import Nameless
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
@@ -100,7 +100,7 @@ def test_every_transition(
     exporter = run()
     exporter.shows("the old event", lambda scrape: scrape.total("pending", scope="self") == 1)
     follower = follow()
-    settled(follower)
+    wait_until_it_follows(follower)
     simulator.set_document([event("OLD"), event("NEW")])
     follower.wait_for(("NEW", "detected"))
     simulator.set_document([event("OLD"), event("NEW", not_before=LATER)])
@@ -135,10 +135,11 @@ def test_mine_before_the_name(
         exporter = start_exporter(gate.url, *FAST, "--journal.path", str(state))
         exporter.shows("IMDS", lambda scrape: scrape.value("up"))
         mine = follow("--mine")
-        settled(mine)
+        wait_until_it_follows(mine)
         simulator.set_document([event("MINE")])
         mine.wait_for(("MINE", "detected"))
-        assert (mine.printed[0]["scope"], mine.printed[0]["mine"]) == ("unknown", False)
+        [detected] = mine.printed
+        assert (detected["scope"], detected["mine"]) == ("unknown", False)
         gate.named = True
         exporter.shows("the name", lambda scrape: scrape.total("pending", scope="self") == 1)
         simulator.set_document([event("MINE"), event("THEIRS", vm="vmss_1")])
@@ -183,7 +184,7 @@ def test_follower_outlives_the_exporter(
     """
     exporter = run()
     follower = follow()
-    settled(follower)
+    wait_until_it_follows(follower)
     simulator.set_document([event("A")])
     follower.wait_for(("A", "detected"))
     exporter.kill()
@@ -234,7 +235,7 @@ def test_ends_quietly_on_sigterm(
     """A follower says where it begins, and ends without a further word on SIGTERM."""
     run()
     follower = follow()
-    settled(follower)
+    wait_until_it_follows(follower)
     follower.terminate()
     assert re.fullmatch(r"following the journal from [0-9a-f]+:0 on\n", follower.log)
 

@@ -33,7 +33,7 @@ WITHOUT_TLS = None
 
 
 def resumes(running: Running, context: ssl.SSLContext, session: ssl.SSLSession | None) -> bool:
-    """Whether a page is given over a session of before."""
+    """Return whether the page is served to a client that resumes ``session``."""
     try:
         with wrapped(running, context, session) as client:
             client.sendall(request())

@@ -12,7 +12,7 @@ import pytest
 from azure_scheduled_events_exporter.commands.hook.plan import MOST_AT_ONCE
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.gate import Gate, Way
-from support.events.hooked_vm import Start, approvals, event, lines, outcomes, polls
+from support.events.hooked_vm import Start, approvals, event, outcomes, polls, script_starts
 from support.monitoring.collector import Collector
 from support.programs import Exporter, eventually
 
@@ -29,7 +29,7 @@ def test_prepares_and_recovers_beside_an_exporter(
     # The argument, and the variables that SCRIPT of `hooked_vm` writes behind it.
     assert (tmp_path / "vm_0.log").read_text() == "prepare A Reboot announced prepare vm_0 vm_0\n"
     imds.set_document([])  # before the event was Started, so it was cancelled
-    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A", "recover A"], "the recovery")
     count = "hook_runs_total"
     exporter.shows("both runs", lambda scrape: scrape.total(count, outcome="ok") == 2)
     left = exporter.scrape().total("hook_seconds_left_count", event_type="Reboot")
@@ -91,6 +91,10 @@ def test_what_is_not_approved(
         lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1,
     )
     started.wait_for_line(line)
+    # An approval would begin at the next poll of the hook. The exporter polls just as often.
+    before = polls(imds)
+    eventually(lambda: polls(imds) > before + 5, "polls of both")
+    assert not psutil.Process(started.process.pid).children(), "no command that approves runs"
     assert not approvals(imds)
     group = int((tmp_path / "pid").read_text())  # a script leads a process group of its own
     assert not [each for each in psutil.process_iter() if _runs_in_group(each, group)]
@@ -123,13 +127,15 @@ def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> Non
     """
     started = hook()
     imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
-    eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
+    eventually(
+        lambda: sorted(script_starts(tmp_path)) == ["prepare A", "prepare B"], "both preparations"
+    )
     imds.set_document([event("B")])
     wait_until_the_document_is_read(imds)
-    assert len(lines(tmp_path)) == 2, "no recovery yet"
+    assert len(script_starts(tmp_path)) == 2, "no recovery yet"
     imds.set_document([])
-    eventually(lambda: len(lines(tmp_path)) == 3, "the recovery")
-    *_, last = lines(tmp_path)
+    eventually(lambda: len(script_starts(tmp_path)) == 3, "the recovery")
+    *_, last = script_starts(tmp_path)
     assert last.startswith("recover")
     started.wait_for_line("does not prepare for this event.*event_id=C .*its kind advisory is not")
     assert not approvals(imds)
@@ -140,7 +146,7 @@ def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> No
     started = hook("--approve", "own")
     imds.set_document([event(Resources=["vm_0", "vm_1"])])
     started.wait_for_line("does not approve.*event_id=A.*the event has other VMs")
-    assert lines(tmp_path) == ["prepare A"]
+    assert script_starts(tmp_path) == ["prepare A"]
     assert not approvals(imds)
 
 
@@ -164,7 +170,7 @@ def test_an_event_that_changes_after_its_preparation(
     # So rare a poll that the hook itself does not see the change before it approves.
     started = hook("--approve", "own", "--poll.interval", "60s", script=script)
     imds.set_document([announced])
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the preparation")
     imds.set_document([{**announced, **change}])
     (tmp_path / "go").touch()
     started.wait_for_line(f"A: not approved: .*{reason}")
@@ -185,15 +191,15 @@ then trap 'echo "stopped A" >>"{log}"; exit' TERM; sleep 60 & wait; fi"""
     imds.set_document([event("A")])
     eventually(lambda: approvals(imds) == 1, "the approval of A")
     imds.set_document([])
-    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A", "recover A"], "the recovery")
     imds.set_document([event("B")])
     eventually(lambda: approvals(imds) == 2, "the approval of B")
-    assert lines(tmp_path) == ["prepare A", "recover A", "stopped A", "prepare B"]
+    assert script_starts(tmp_path) == ["prepare A", "recover A", "stopped A", "prepare B"]
     started.wait_for_line("hook interrupts recover, because an event comes.*event_id=A")
     (tmp_path / "ends").touch()
     imds.set_document([])
     started.wait_for_line("run ended.* phase=recover .*outcome=ok")
-    *_, last = lines(tmp_path)
+    *_, last = script_starts(tmp_path)
     assert last == "recover B"
 
 
@@ -221,11 +227,11 @@ def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     hook(script=wait)
     events = MOST_AT_ONCE + 2
     imds.set_document([event(f"E{number}") for number in range(events)])
-    eventually(lambda: len(lines(tmp_path)) == MOST_AT_ONCE, "ten scripts")
+    eventually(lambda: len(script_starts(tmp_path)) == MOST_AT_ONCE, "ten scripts")
     wait_until_the_document_is_read(imds)
-    assert len(lines(tmp_path)) == MOST_AT_ONCE, "still"
+    assert len(script_starts(tmp_path)) == MOST_AT_ONCE, "still"
     (tmp_path / "go").touch()
-    eventually(lambda: len(lines(tmp_path)) == events, "the others")
+    eventually(lambda: len(script_starts(tmp_path)) == events, "the others")
 
 
 def test_the_command_that_approves_ends_with_the_hook(imds: Simulator, hook: Start) -> None:
@@ -266,7 +272,7 @@ def test_why_nothing_is_prepared(imds: Simulator, hook: Start, tmp_path: Path) -
     assert len(started.lines(said)) == 1
     imds.set_document([harmless])
     eventually(lambda: len(started.lines(said)) == 2, "the reason again")
-    assert lines(tmp_path) == []
+    assert script_starts(tmp_path) == []
 
 
 def wait_until_the_document_is_read(imds: Simulator) -> None:

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import assert_one_line, command
-from support.events.hooked_vm import SCRIPT, Start, event, lines, outcomes, polls
+from support.events.hooked_vm import SCRIPT, Start, event, outcomes, polls, script_starts
 from support.programs import COMMAND, Exporter, Program, environment, eventually
 from trials.clock import WallClock
 
@@ -23,15 +23,17 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     """
     first = hook(script="exec sleep 60")
     imds.set_document([event()])
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the first run")
     first.kill()
     second = hook(script="exec sleep 60")
-    eventually(lambda: lines(tmp_path) == ["prepare A"] * 2, "the second run")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"] * 2, "the second run")
     second.wait_for_line("run was interrupted with the hook.*phase=prepare event_id=A")
     second.kill()
     imds.set_document([])  # the VM has rebooted, and the event is over
     hook()
-    eventually(lambda: lines(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery")
+    eventually(
+        lambda: script_starts(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery"
+    )
     folder = tmp_path / "vm_0"
     stored = json.loads(state_file(folder, "default").read_text())["unsent"]
     runs = [json.loads(text) for text in stored]
@@ -46,7 +48,7 @@ def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path
     (tmp_path / "file").touch()
     imds.serve_body(json.dumps({"DocumentIncarnation": 1, "Events": [{}, event()]}).encode())
     hook("--journal.path", str(tmp_path / "file" / "journal"))
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the preparation")
 
 
 def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
     """
     first = hook(script="exec sleep 60")
     imds.set_document([event()])
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the first run")
     first.kill()
     imds.set_document([event(EventStatus="Started")])
     second = hook()
@@ -63,7 +65,7 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
         "the run that was too late",
         lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1,
     )
-    assert lines(tmp_path) == ["prepare A"]
+    assert script_starts(tmp_path) == ["prepare A"]
     assert second.lines("run begins") == []
 
 
@@ -83,7 +85,7 @@ def test_recovers_without_the_journal(
             path.unlink()
     imds.set_document([])
     hook()
-    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A", "recover A"], "the recovery")
 
 
 def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: 
     started = hook()
     started.wait_for_line("name is known")
     imds.set_document([event()])
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the preparation")
     asked = polls(imds)
     eventually(lambda: polls(imds) >= asked + 4, "documents with the event, after the run")
     imds.set_document([])
@@ -99,8 +101,8 @@ def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: 
     # An event is over for a hook when three documents in a row have lacked it.
     eventually(lambda: polls(imds) > asked, "one document without the event")
     imds.set_document([event(), event("B")])
-    eventually(lambda: "prepare B" in lines(tmp_path), "the preparation of another event")
-    assert lines(tmp_path) == ["prepare A", "prepare B"]
+    eventually(lambda: "prepare B" in script_starts(tmp_path), "the preparation of another event")
+    assert script_starts(tmp_path) == ["prepare A", "prepare B"]
 
 
 def test_a_wrong_clock(imds: Simulator, tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_wrong_clock(imds: Simulator, tmp_path: Path) -> None:
     imds.set_document([event(notice=notice, EventType="Preempt")])
     arguments = [COMMAND, "hook", *flags, "--", str(script)]
     with Program(arguments, tmp_path / "hook.log", **environment(**clock.environment)) as hook:
-        eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+        eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the preparation")
         left = float(hook.wait_for_line(r"outcome=ok seconds_left=([\d.]+)")[1])
         hook.terminate()
     assert 0 < left < notice
@@ -147,7 +149,7 @@ def test_a_command_that_is_gone(imds: Simulator, hook: Start, tmp_path: Path) ->
     imds.set_document([event()])
     started.wait_for_line("command cannot be run.*event_id=A")
     away.rename(script)
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "another try")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "another try")
 
 
 def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
     os.chown(folder, NOBODY, NOBODY)
     hook()
     imds.set_document([event()])
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the preparation")
     assert list(target.iterdir()) == []
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.hooked_vm import Start, event, lines, polls
+from support.events.hooked_vm import Start, event, polls, script_starts
 from support.programs import eventually
 
 NOBODY = 65534
@@ -35,9 +35,9 @@ def test_another_command_recovers(imds: Simulator, hook: Start, tmp_path: Path) 
     second.terminate()
     hook(file="ok3")
     imds.set_document([])
-    eventually(lambda: lines(tmp_path, "ok3"), "the recovery")
-    done = [lines(tmp_path, name) for name in ("ok", "ok2", "ok3")]
-    assert done == [["prepare A"], [], ["recover A"]]
+    eventually(lambda: script_starts(tmp_path, "ok3"), "the recovery")
+    starts = [script_starts(tmp_path, name) for name in ("ok", "ok2", "ok3")]
+    assert starts == [["prepare A"], [], ["recover A"]]
     files = list((tmp_path / "vm_0").glob("*.json"))
     assert len(files) == 1, "they keep what they have prepared in one file, by the hook's name"
 
@@ -54,9 +54,9 @@ def test_empty_answers_after_a_restart(imds: Simulator, hook: Start, tmp_path: P
     wait_for_polls(imds, 2)  # within the 5 s after which they are believed
     imds.set_document([event()])
     wait_for_polls(imds)
-    assert lines(tmp_path) == ["prepare A"]
+    assert script_starts(tmp_path) == ["prepare A"]
     imds.set_document([])
-    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A", "recover A"], "the recovery")
 
 
 def test_two_hooks_beside_each_other(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_two_hooks_beside_each_other(imds: Simulator, hook: Start, tmp_path: Pat
     hook("--name", "second", file="second")
     imds.set_document([event()])
     first.wait_for_line("run ended.* phase=prepare .*outcome=ok")
-    eventually(lambda: lines(tmp_path, "second") == ["prepare A"], "the other preparation")
+    eventually(lambda: script_starts(tmp_path, "second") == ["prepare A"], "the other preparation")
     refused = hook("--name", "second", file="third")
     refused.wait_for_line("another hook named 'second' runs.* own name with --name")
     assert refused.process.wait(10) == 1
@@ -75,12 +75,15 @@ def test_two_hooks_beside_each_other(imds: Simulator, hook: Start, tmp_path: Pat
     hook("--name", "first", file="fourth").wait_for_line("hook has prepared before its restart")
     wait_for_polls(imds)
     imds.set_document([])
-    eventually(lambda: lines(tmp_path, "fourth") == ["recover A"], "the recovery of the first")
     eventually(
-        lambda: lines(tmp_path, "second") == ["prepare A", "recover A"], "that of the second"
+        lambda: script_starts(tmp_path, "fourth") == ["recover A"], "the recovery of the first"
     )
-    assert lines(tmp_path, "first") == ["prepare A"]
-    assert lines(tmp_path, "third") == []
+    eventually(
+        lambda: script_starts(tmp_path, "second") == ["prepare A", "recover A"],
+        "that of the second",
+    )
+    assert script_starts(tmp_path, "first") == ["prepare A"]
+    assert script_starts(tmp_path, "third") == []
 
 
 def test_a_hook_of_another_name_is_missed(imds: Simulator, hook: Start) -> None:
@@ -110,10 +113,10 @@ def test_a_damaged_file(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     started = hook()
     started.wait_for_line(f"the file of the hook is damaged.*{file}")
     imds.set_document([event()])
-    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A"], "the preparation")
     eventually(lambda: file.read_text().startswith("{"), "a new file")
     imds.set_document([])
-    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    eventually(lambda: script_starts(tmp_path) == ["prepare A", "recover A"], "the recovery")
     [aside] = folder.glob("*.damaged")
     assert aside.read_text().startswith("[[")
 
@@ -134,4 +137,4 @@ def test_a_folder_of_another_user(imds: Simulator, hook: Start, tmp_path: Path) 
     assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (NOBODY, 0o600)
     hook(file="ok2")
     imds.set_document([])
-    eventually(lambda: lines(tmp_path, "ok2") == ["recover A"], "the recovery")
+    eventually(lambda: script_starts(tmp_path, "ok2") == ["recover A"], "the recovery")
