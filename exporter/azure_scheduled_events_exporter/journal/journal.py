@@ -148,16 +148,17 @@ class Journal:
             return shared.remembered
 
     def claim(self, vm_id: str) -> bool:
-        """Set this VM's id, once; return whether the journal was another VM's.
+        """Set this VM's id, once; return whether the journal turned out to be another VM's.
 
-        If it was, a new one begins, without content.
+        If so, a new one begins, without content. Before :meth:`adopt`, the result is False: adopt()
+        compares the ids then.
         """
         if not vm_id or self._vm_id:
             return False
         with self._shared as shared:
             self._vm_id = vm_id
             if not shared.is_adopted:
-                return False  # adopt() will see whose the journal is
+                return False
             return self._take_ownership()
 
     def _take_ownership(self) -> bool:

@@ -145,19 +145,20 @@ class Pauses:
             self._beat(is_wanted=is_wanted, is_last=is_last)
 
     def _beat(self, *, is_wanted: bool, is_last: bool) -> None:
-        """Write a heartbeat if one is due; remove the last one if none ``is_wanted``.
+        """With ``is_wanted``, write a heartbeat if one is due; else remove the one in the journal.
 
-        The one that ``is_last`` is always due.
+        A heartbeat is due :data:`HEARTBEAT_SECONDS` after the one before, and always at the end of
+        the process (``is_last``).
         """
-        last = self.journal.remembered.heartbeat
+        before = self.journal.remembered.heartbeat
         if not is_wanted:
-            if last is not None:
+            if before is not None:
                 self.journal.record_heartbeat(None)
             return
         now = self.clock()
-        is_recent = (
-            last is not None and last.boot_id == now.boot_id and now.since(last) < HEARTBEAT_SECONDS
-        )
+        is_recent = False
+        if before is not None and before.boot_id == now.boot_id:
+            is_recent = now.since(before) < HEARTBEAT_SECONDS
         if is_last or not is_recent:
             self.journal.record_heartbeat(now)
 

@@ -217,7 +217,7 @@ class Poller:
             ImdsError: there is no document. The known events stay unchanged.
             Stopped: the process is to end.
         """
-        self._take_answer()  # to an approval that the last poll has sent
+        self._take_answer()  # the answer to an approval that the last poll has sent
         has_events = bool(self.state.known.current) or self.expects_events()
         document = self._reader.read(has_events=has_events)
         self.correct_clock(self.client.server_time())
@@ -233,9 +233,9 @@ class Poller:
     def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
-        # `vm_name` is None while neither a setting nor IMDS has named this VM. The events of the
-        # journal carry a name, but the journal may have come with the image of another VM. So
-        # while it is open whose events they are (`knows_owner` is False), their name is not
+        # `vm_name` is None while neither a setting nor IMDS has named this VM. Then `due` can only
+        # use the name of the VM that the journal's events carry. It may be the name of another VM
+        # whose image brought the journal here. So while `knows_owner` is False, the name is not
         # confirmed, and `due` returns no approval that depends on it.
         is_confirmed = state.vm_name is not None or state.knows_owner
         due = self.approvals.due(

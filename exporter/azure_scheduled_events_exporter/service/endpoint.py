@@ -40,7 +40,7 @@ def with_endpoint(config: Config, log: logging.Logger, exchange: Exchange | None
     """
     if config.imds_endpoint != DISCOVER:
         return config
-    sleep = threading.Event().wait  # of an event that is never set
-    endpoint = discover(sleep, log, exchange=exchange)
+    wait = threading.Event().wait  # the event is never set, so it always waits the whole time
+    endpoint = discover(wait, log, exchange=exchange)
     log.info("metadata service discovered", extra=facts(endpoint=endpoint))
     return replace(config, imds_endpoint=endpoint)

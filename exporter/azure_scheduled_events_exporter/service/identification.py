@@ -38,7 +38,7 @@ set.
 """
 
 _RETRY_SECONDS = 60.0
-"""How soon to ask again if such a request fails, in seconds."""
+"""How soon to ask again if a request fails when nothing is missing, in seconds."""
 
 
 @dataclass(eq=False)

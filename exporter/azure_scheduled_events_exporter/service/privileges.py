@@ -205,8 +205,9 @@ def _hand_over_and_exit(journal: Path, uid: int, gid: int, pipe: int) -> NoRetur
 def _hand_over(journal: Path, uid: int, gid: int) -> None:
     """Make the user the owner of the journal: of its folder and its files.
 
-    The folder is made if it does not exist. One that exists changes its owner only if it has the
-    default name; a file, only if it is root's and has no other name (hard link).
+    The folder is made if it does not exist. A folder that exists changes its owner only if it has
+    the default name. A file changes its owner only if it is root's and has no other name (hard
+    link).
     """
     if sys.platform == "win32":
         return

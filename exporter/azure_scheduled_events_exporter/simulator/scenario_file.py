@@ -123,8 +123,8 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
         description=section.text("description", usual.description),
         duration=_duration(section),
         starts=Starts(section.choice("starts", tuple(Starts), usual.starts)),
-        cancelled_at=_moment(section, "cancelled_at"),
-        rescheduled_at=_moment(section, "rescheduled_at"),
+        cancelled_at=_optional_seconds(section, "cancelled_at"),
+        rescheduled_at=_optional_seconds(section, "rescheduled_at"),
         **times,
     )
     section.finish()
@@ -198,10 +198,10 @@ def _duration(section: Section) -> int:
     return round(_seconds(section, "duration"))
 
 
-def _moment(section: Section, key: str) -> float | None:
-    """Return the seconds at ``key``; None if it is not there."""
+def _optional_seconds(section: Section, key: str) -> float | None:
+    """Return the seconds at ``key``, a moment or a duration; None if the key is not there."""
     if key not in section:
-        section.accept(key)  # an error about an unknown key lists it as known
+        section.accept(key)  # so that finish() lists it among the known keys
         return None
     return _seconds(section, key)
 
@@ -221,7 +221,7 @@ def _fault(section: Section) -> FaultPlan:
     """Return a fault; it lasts until it is healed if ``for`` is missing."""
     fault = Fault(section.choice("fault", tuple(Fault)))
     at = _seconds(section, "at", 0)
-    seconds = _moment(section, "for")
+    seconds = _optional_seconds(section, "for")
     if seconds is None:
         seconds = math.inf
     section.finish()

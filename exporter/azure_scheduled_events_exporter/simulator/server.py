@@ -31,7 +31,7 @@ _SHORTEST_WAIT = 0.001
 _LONGEST_WAIT = 3600.0
 """Seconds after which the thread that reports looks again, also if nothing is to come."""
 _STOP_INTERVAL = 0.02
-"""Seconds after which the server looks again whether to stop, so how long that may take."""
+"""Seconds between two looks of the server whether to stop: a stop may take so long."""
 
 
 class Simulator:
@@ -44,8 +44,9 @@ class Simulator:
         address: the host and the port to listen on; port 0 is any that is free.
         faults: plans or their text (``throttle@2m+30s``), in scenario time from the start.
         first_answer_delay: by how many real seconds the first answers are delayed, as IMDS does
-            while it enables Scheduled Events; so are those after a day without a request.
-        first_event_delay: for how many real seconds after that documents have no events.
+            while it enables Scheduled Events. The first ones after a day without a request are
+            delayed too.
+        first_event_delay: for how many real seconds after this delay the documents have no events.
         empty_body: whether to answer 200 without a body when there are no events.
         newest_api_version: the newest version that is not refused; ``""`` refuses none.
         requests_per_second: how many requests of a VM are answered; a soak may want more than IMDS

@@ -97,7 +97,7 @@ class Service:
     Attributes:
         first_answer_delay: how many seconds IMDS takes to enable Scheduled Events, which the first
             request asks for. Answers wait until then.
-        first_event_delay: for how many seconds after that documents have no events.
+        first_event_delay: for how many seconds after this delay the documents have no events.
         empty_body: whether to answer with an empty body while there are no events.
         newest_api_version: the newest api-version that is not refused; ``""`` refuses none.
         requests_per_second: how many requests of a VM are answered in any second.

@@ -24,8 +24,8 @@ BATCH = 128
 
 _LOOK_AGAIN_SECONDS = 60.0  # how often to look for spans without being woken
 _OWNER_LOOK_SECONDS = 1.0  # how often to look whether the journal is known to be this VM's
-_FIRST_RETRY_SECONDS = 1.0
-_LAST_RETRY_SECONDS = 60.0
+_FIRST_RETRY_SECONDS = 1.0  # the pause before the first retry; each next one is twice as long
+_LAST_RETRY_SECONDS = 60.0  # but at most so long
 
 
 @dataclass(frozen=True, slots=True)

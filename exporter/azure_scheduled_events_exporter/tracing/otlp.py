@@ -139,10 +139,11 @@ class OtlpSender:
     def _parent_of(self, facts: SpanFacts) -> trace.SpanContext:
         """Return the ids of the parent of ``facts``, with the flag whether its trace is sampled.
 
-        The parent may be a span of another VM, or sent before this process began. So whether it is
-        sampled is what the sampler says of a root of this trace: usual samplers decide by the trace
-        id alone. A sampler that follows the parent then finds this decision in the flag. So all
-        spans of a trace, on all VMs, are kept or dropped together.
+        Whether the parent was sampled is not known here: it may be a span of another VM, or one
+        that was sent before this process began. So the sampler is asked about a span without a
+        parent (a root) in this trace. Usual samplers decide about a root by the trace id alone, so
+        the answer is the same for all spans of the trace, on all VMs. It becomes the flag, which a
+        sampler that follows the parent obeys. So these spans are kept or dropped together.
         """
         trace_id = int(facts.trace_id, 16)
         as_root = self._provider.sampler.should_sample(None, trace_id, facts.name)

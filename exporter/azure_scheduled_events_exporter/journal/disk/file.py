@@ -118,6 +118,7 @@ class JournalFile:
 
         Raises:
             JournalInUseError: another process holds the lock.
+            JournalKeptError: it is unusable, and this process may not rename it.
             sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError: it cannot be read now.
         """
         try:

@@ -67,7 +67,8 @@ def _has_locks(folder: Path) -> bool:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-test-") as file:
             _locked(Path(file.name), 0.0).close()
     except (sqlite3.OperationalError, OSError) as error:
-        # Anything else, such as a full disk, says nothing about locks.
+        # "Busy" on a new file shows that locks do not work. Another error, such as that of a full
+        # disk, says nothing about locks, so they count as working.
         return code_of(error) != sqlite3.SQLITE_BUSY
     return True
 
@@ -80,7 +81,7 @@ def has_writer(path: Path) -> bool:
 def is_locked(file: Path) -> bool:
     """Return whether a process holds the :func:`writer_lock` of ``file``.
 
-    Creates nothing. Only while it reads, which takes a moment, nobody can take that lock.
+    Creates nothing. It reads the lock's file for a moment, in which nobody can take that lock.
     """
     lock = Path(f"{file}{SUFFIX}")
     uri = f"{lock.absolute().as_uri()}?mode=ro"

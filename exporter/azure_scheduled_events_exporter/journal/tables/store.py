@@ -108,7 +108,7 @@ class Store:
         self.connection = connection
         self.requests = RequestTable(connection)
         self.hook_runs = HookRunTable(connection)
-        self._seen_writes = _Writes(-1, -1)  # as of the last look; no real one has these numbers
+        self._seen_writes = _Writes(-1, -1)  # as of the last look; before it, impossible ones
         self._last_look = Look()
         check_schema(connection, creates=writes)
         if writes:  # not before it is known to be ours

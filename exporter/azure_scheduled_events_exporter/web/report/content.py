@@ -189,7 +189,7 @@ def _documented(life: Lifecycle) -> str:
     text = length(usual)
     if usual > URGENT_NOTICE_SECONDS:
         text += f"; any event may have as little as {length(URGENT_NOTICE_SECONDS)}"
-    if life.notice_seconds:  # neither unknown nor none, of which "Promised" tells
+    if life.notice_seconds:  # "Promised" tells if it is unknown (None), or if there is none (0)
         missing = usual - int(life.notice_seconds)  # without fractions, as "Promised" shows it
         if missing > _NEGLIGIBLE * usual:
             text += f". {length(missing)} less than that were promised"

@@ -121,8 +121,8 @@ def notice(life: Lifecycle) -> Answer:
     """Return the real notice: the time from first seen to the start."""
     question = "How much notice there was"
     started_at = life.started_at
-    has_known_start = started_at is not None and life.announced and not life.proven_by_boot
-    if started_at is None or not has_known_start:
+    if started_at is None or not life.announced or life.proven_by_boot:
+        # It has not started, or nobody saw when.
         why_unknown = start(life).why
         if why_unknown:
             return Answer(question, why=why_unknown)
