@@ -132,7 +132,7 @@ class Phone:
         """
         group = (kind, str(body.get("groupKey")))
         name = body["commonLabels"].get("alertname", "several alerts")
-        texts = body["alerts"][0]["annotations"]
+        texts = _texts(body["alerts"])
         is_over = body.get("status") == _RESOLVED
         with self._lock:
             if group in self._current and not is_over:
@@ -177,6 +177,21 @@ class Phone:
             notifications="\n".join(items) or "<li>None yet.</li>",
             addresses="\n".join(each.item for each in self._addresses),
         )
+
+
+def _texts(alerts: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the texts of the first alert that fires, else of the first one.
+
+    If the others have other summaries, the summary ends with the number of alerts, as in the
+    shipped template (``azure-scheduled-events.tmpl``).
+    """
+    shown = [each for each in alerts if each["status"] == "firing"] or alerts
+    texts = shown[0]["annotations"]
+    summaries = {each["annotations"].get("summary") for each in alerts}
+    if len(summaries) == 1:
+        return texts
+    count = f"({len(shown)} alerts in this message)"
+    return {**texts, "summary": f"{texts.get('summary', '')} {count}"}
 
 
 def _plain(text: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, texts_and_places
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.service import daemon
@@ -26,7 +27,8 @@ variables or the configuration file.
 _DEFAULTS = {
     "web.listen-address": "127.0.0.1:10169",
     # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart miss.
-    "poll.interval": "250ms",
+    # More often, IMDS may not be asked.
+    "poll.interval": "275ms",
     # What the simulator does is printed for people, so the log has only warnings and errors.
     "log.level": "warning",
 }
@@ -46,6 +48,9 @@ and collector must not receive simulated events.
 
 SETTINGS = _DEFAULTS | _ONLY_FLAGS
 """The defaults that the help shows."""
+
+_VISIBLE_SECONDS = 1
+"""How long a notice has to last for people to see it: durations are shown in whole seconds."""
 
 HIDDEN = ("imds.endpoint",)
 """Settings that the help does not show."""
@@ -109,6 +114,13 @@ def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -
     # Few certificates contain a loopback address.
     curl = "curl -sk" if base.startswith("https") else "curl -s"
     watched = f"{curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'"
+    pace = f"All scenarios are played in a loop, {speed:g} times as fast as in Azure."
+    notice = EventType.PREEMPT.facts.usual_notice / speed  # seconds
+    if notice < _VISIBLE_SECONDS:
+        pace += (
+            f"\nThe notice of an eviction lasts {notice:.2g} s at this speed. To see it, use"
+            " --speed 10\n(make demo DEMO='--speed 10')."
+        )
     lines = (
         "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.",
         "",
@@ -119,7 +131,7 @@ def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -
         f"  simulator  {simulator.url}/simulator/record",
         "",
         f"The exporter runs on {simulator.vms[0]}, one of {len(simulator.vms)} VMs.",
-        f"All scenarios are played in a loop, {speed:g} times as fast as in Azure.",
+        pace,
         "Press Ctrl-C to stop. This is what Azure would do, in UTC:",
     )
     return "\n".join(lines)

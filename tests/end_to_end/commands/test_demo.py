@@ -49,6 +49,7 @@ def test_all_event_types_move(tmp_path: Path) -> None:
     flags = ("--speed", "600", "--poll.interval", "250ms")
     with Program([COMMAND, "demo", *flags], tmp_path / "demo.log", **address) as demo:
         url = demo.wait_for_line(r"metrics +(http://127\.0\.0\.1:\d+/metrics)\n")[1]
+        demo.wait_for_line(r"eviction lasts 0\.05 s at this speed.* --speed 10")
         assert demo.wait_for_line(r"simulator +(http://127\.0\.0\.1:\d+)")[1] != url
         current: dict[str, set[str]] = {"pending": set(), "started": set()}
 

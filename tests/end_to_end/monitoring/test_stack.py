@@ -272,6 +272,20 @@ def test_pages_and_tickets(webhook: tuple[Program, str]) -> None:
     ]
 
 
+def test_a_ticket_about_several_exporters(webhook: tuple[Program, str]) -> None:
+    """If the alerts of a notification have different summaries, its line has that of the first
+    alert, and how many alerts there are.
+    """
+    program, url = webhook
+    body = json.loads(notification("firing"))
+    [alert] = body["alerts"]
+    another = {**alert, "annotations": {**alert["annotations"], "summary": "vmss_2"}}
+    body["alerts"].append(another)
+    fetch(f"{url}/tickets", "POST", json.dumps(body).encode())
+    [line] = program.lines("TICKET")
+    assert "<b>, vmss_1. (2 alerts in this message): It reboots." in line
+
+
 def test_the_ticket_that_the_page_promises() -> None:
     """The fault in demo-stack.md lasts long enough for its ticket."""
     page = (ROOT / "docs" / "demo-stack.md").read_text()
