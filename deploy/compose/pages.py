@@ -186,7 +186,7 @@ def _texts(alerts: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     shipped template (``azure-scheduled-events.tmpl``).
     """
     shown = [each for each in alerts if each["status"] == "firing"] or alerts
-    texts = shown[0]["annotations"]
+    texts: Mapping[str, str] = shown[0]["annotations"]
     summaries = {each["annotations"].get("summary") for each in alerts}
     if len(summaries) == 1:
         return texts
