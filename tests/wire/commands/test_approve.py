@@ -122,9 +122,10 @@ def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None
 def test_the_journal_of_another_vm(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """Without an exporter, ``approve`` on another VM is refused in one line, as in a rehearsal with
-    the real journal: nothing is approved, and the journal stays as it was.
+    """With the journal of another VM, as in a rehearsal that names the real journal, ``approve`` is
+    refused in one line: nothing is approved, and the journal stays as it was.
     """
+    # An exporter of the VM vmss_0 has made the journal.
     start(start_exporter, simulator.url, state).terminate()
     before = history(state)
     with Simulator(vm(1)) as other:

@@ -48,7 +48,7 @@ def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callab
 
 
 @pytest.fixture
-def run(
+def run_exporter(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> Callable[..., Exporter]:
     """Start exporters that keep a journal, and wait until each has seen IMDS."""
@@ -91,13 +91,13 @@ def test_a_follower_reports_to_nobody(path: str, simulator: Simulator, tmp_path:
 
 
 def test_every_transition(
-    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+    simulator: Simulator, run_exporter: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
     """Every transition is one line of JSON with a growing seq, and no transition from before the
     start is printed.
     """
     simulator.set_document([event("OLD")])
-    exporter = run()
+    exporter = run_exporter()
     exporter.shows("the old event", lambda scrape: scrape.total("pending", scope="self") == 1)
     follower = follow()
     wait_until_it_follows(follower)
@@ -150,12 +150,15 @@ def test_mine_before_the_name(
 
 
 def test_since(
-    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
+    simulator: Simulator,
+    state: Path,
+    run_exporter: Callable[..., Exporter],
+    follow: Callable[..., Follower],
 ) -> None:
     """``--since`` begins right behind the line that was handled last, over kills of exporter and
     follower.
     """
-    exporter = run()
+    exporter = run_exporter()
     follower = follow("--since", "0")
     simulator.set_document([event("A")])
     follower.wait_for(("A", "detected"))
@@ -165,7 +168,7 @@ def test_since(
     exporter.shows("started", lambda scrape: scrape.total("started") == 1)
     exporter.kill()
     simulator.set_document([event("A", "Started"), event("B")])
-    run().shows("both", lambda scrape: scrape.total("event_info") == 2)
+    run_exporter().shows("both", lambda scrape: scrape.total("event_info") == 2)
     again = follow("--since", str(handled))
     again.wait_for(("A", "approved"), ("A", "started"), ("B", "detected"))
     assert [line["seq"] for line in again.printed] == [handled + 1, handled + 2, handled + 3]
@@ -177,12 +180,12 @@ def test_since(
 
 
 def test_follower_outlives_the_exporter(
-    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+    simulator: Simulator, run_exporter: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
     """A follower reads on in the journal of the next exporter, and says while none runs that it
     waits for one.
     """
-    exporter = run()
+    exporter = run_exporter()
     follower = follow()
     wait_until_it_follows(follower)
     simulator.set_document([event("A")])
@@ -190,18 +193,21 @@ def test_follower_outlives_the_exporter(
     exporter.kill()
     follower.wait_for_line("no exporter writes the journal: waiting for one")
     simulator.set_document([event("A"), event("B")])
-    run().shows("both", lambda scrape: scrape.total("event_info") == 2)
+    run_exporter().shows("both", lambda scrape: scrape.total("event_info") == 2)
     follower.wait_for(("A", "detected"), ("B", "detected"))
     assert [line["seq"] for line in follower.printed] == [1, 2]
 
 
 def test_removed_logs_repeat_nothing(
-    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
+    simulator: Simulator,
+    state: Path,
+    run_exporter: Callable[..., Exporter],
+    follow: Callable[..., Follower],
 ) -> None:
     """If the journal's -wal file is removed under an exporter, a follower prints no line again."""
     simulator.set_document([event("A")])
-    run().terminate()  # which moves the lines from the -wal file to the journal
-    exporter = run()
+    run_exporter().terminate()  # which moves the lines from the -wal file to the journal
+    exporter = run_exporter()
     follower = follow("--since", "0")
     simulator.set_document([event("A"), event("B")])
     follower.wait_for(("A", "detected"), ("B", "detected"))
@@ -213,11 +219,11 @@ def test_removed_logs_repeat_nothing(
 
 
 def test_a_damaged_transition(
-    simulator: Simulator, state: Path, run: Callable[..., Exporter]
+    simulator: Simulator, state: Path, run_exporter: Callable[..., Exporter]
 ) -> None:
     """A follower that cannot read a transition ends with an error: waiting looks like silence."""
     simulator.set_document([event("A")])
-    exporter = run()
+    exporter = run_exporter()
     exporter.shows("A", lambda scrape: scrape.total("event_info") == 1)
     with closing(sqlite3.connect(state / "journal.sqlite")) as journal, journal:
         journal.execute("UPDATE transitions SET record = '{'")
@@ -230,10 +236,10 @@ def test_a_damaged_transition(
 
 
 def test_ends_quietly_on_sigterm(
-    run: Callable[..., Exporter], follow: Callable[..., Follower]
+    run_exporter: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
     """A follower says where it begins, and ends without a further word on SIGTERM."""
-    run()
+    run_exporter()
     follower = follow()
     wait_until_it_follows(follower)
     follower.terminate()
@@ -241,12 +247,12 @@ def test_ends_quietly_on_sigterm(
 
 
 def test_ends_quietly_with_its_reader(
-    simulator: Simulator, state: Path, run: Callable[..., Exporter]
+    simulator: Simulator, state: Path, run_exporter: Callable[..., Exporter]
 ) -> None:
     """A follower whose reader has closed the pipe ends at the next line, with success and without a
     word.
     """
-    run()
+    run_exporter()
     simulator.set_document([event("A")])
     flags = ("--since", "0", "--imds.endpoint", simulator.url, "--journal.path", str(state))
     with subprocess.Popen(

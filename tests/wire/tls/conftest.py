@@ -25,8 +25,8 @@ def _authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return authority
 
 
-@pytest.fixture(name="file")
-def _file(authority: Authority, tmp_path: Path) -> Path:
+@pytest.fixture(name="web_config")
+def _web_config(authority: Authority, tmp_path: Path) -> Path:
     """A web configuration beside certificates, which a test may replace."""
     for source in authority.folder.iterdir():
         (tmp_path / source.name).symlink_to(source)

@@ -27,9 +27,9 @@ from support.servers.tls_serving import (
 )
 
 
-def doctor_served(file: Path, address: str) -> Finding:
+def doctor_served(web_config: Path, address: str) -> Finding:
     """Return whether doctor without credentials finds that an exporter serves the address."""
-    settings = {"web.config.file": str(file), "web.listen-address": address}
+    settings = {"web.config.file": str(web_config), "web.listen-address": address}
     none_named = Servers(
         exporter=None, prometheus=(), alertmanager=(), grafana=(), http_config_files={}
     )
@@ -40,12 +40,12 @@ def doctor_served(file: Path, address: str) -> Finding:
 class TestClientCertificates:
     """Who is let in by a certificate."""
 
-    def test_required(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+    def test_required(self, web_config: Path, authority: Authority, tmp_path: Path) -> None:
         """Only a client's certificate that the CA has signed is let in."""
-        file.write_text(REQUIRED)
+        web_config.write_text(REQUIRED)
         outsider = Authority(tmp_path, "elsewhere").client("outsider")
         of_a_server = authority.server("purpose")  # its purpose is not that of a client's
-        with encrypted(file) as running:
+        with encrypted(web_config) as running:
             assert let_in(running, trusting(authority, authority.client()))
             assert not let_in(running, trusting(authority))
             assert not let_in(running, trusting(authority, outsider))
@@ -53,40 +53,40 @@ class TestClientCertificates:
             assert logged_at(running, logging.ERROR) == []
 
     @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
-    def test_doctor_without_a_certificate(self, version: str, file: Path) -> None:
+    def test_doctor_without_a_certificate(self, version: str, web_config: Path) -> None:
         """``doctor`` tells an exporter that requires a certificate from one that does not run."""
-        file.write_text(REQUIRED.replace("}", f", max_version: {version}}}"))
-        with encrypted(file) as running:
-            found = doctor_served(file, f"127.0.0.1:{running.server.port}")
+        web_config.write_text(REQUIRED.replace("}", f", max_version: {version}}}"))
+        with encrypted(web_config) as running:
+            found = doctor_served(web_config, f"127.0.0.1:{running.server.port}")
         assert found.mark is Mark.WARNING, found
         assert "requires a client certificate" in found.sentence
         for needed in ("cert_file", "key_file", "--exporter.http-config.file"):
             assert needed in found.hint
         assert found.link.endswith("doctor.md#an-exporter-with-tls-or-users")
-        assert "No exporter answers" in doctor_served(file, NOBODY).sentence
+        assert "No exporter answers" in doctor_served(web_config, NOBODY).sentence
 
-    def test_if_given(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+    def test_if_given(self, web_config: Path, authority: Authority, tmp_path: Path) -> None:
         """VerifyClientCertIfGiven lets in a client without a certificate, and refuses one whose
         certificate is of another CA.
         """
-        file.write_text(ASKING + "VerifyClientCertIfGiven}\n")
+        web_config.write_text(ASKING + "VerifyClientCertIfGiven}\n")
         outsider = Authority(tmp_path, "elsewhere").client("outsider")
-        with encrypted(file) as running:
+        with encrypted(web_config) as running:
             assert let_in(running, trusting(authority))
             assert let_in(running, trusting(authority, authority.client()))
             assert not let_in(running, trusting(authority, outsider))
 
-    def test_one_certificate_as_ca(self, file: Path, authority: Authority) -> None:
+    def test_one_certificate_as_ca(self, web_config: Path, authority: Authority) -> None:
         """A client's own certificate may be the CA, as in Go: only it has access, and no other
         client of its CA.
         """
-        file.write_text(REQUIRED.replace("ca.pem", "client.pem"))
-        # The authority has signed both, and ``file`` lies beside them.
+        web_config.write_text(REQUIRED.replace("ca.pem", "client.pem"))
+        # The authority has signed both, and ``web_config`` lies beside them.
         mine, other = (
-            Pair(file.parent / f"{name}.pem", file.parent / f"{name}.key")
+            Pair(web_config.parent / f"{name}.pem", web_config.parent / f"{name}.key")
             for name in ("client", "another")
         )
-        with encrypted(file) as running:
+        with encrypted(web_config) as running:
             assert let_in(running, trusting(authority, mine))
             assert not let_in(running, trusting(authority, other))
 
@@ -101,14 +101,14 @@ class TestClientCertificates:
             ("nobody.example, scraper.example", "DNS:scraper.example"),
         ],
     )
-    def test_names(self, file: Path, authority: Authority, allowed: str, names: str) -> None:
+    def test_names(self, web_config: Path, authority: Authority, allowed: str, names: str) -> None:
         """A client whose certificate has an allowed name of whatever kind gets the page; any other
         gets 403.
         """
-        file.write_text(NAMES % allowed)
+        web_config.write_text(NAMES % allowed)
         named = authority.client("named", names)
         another = authority.client()
-        with encrypted(file) as running:
+        with encrypted(web_config) as running:
             for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
                 assert self._statuses(running, trusting(authority, named), version) == (200, 200)
                 assert self._statuses(running, trusting(authority, another), version) == (403, 403)
@@ -136,10 +136,10 @@ class TestClientCertificates:
         "names",
         ["", "DNS:example", "DNS:*.example", "DNS:SCRAPER.example", "DNS:x.scraper.example"],
     )
-    def test_names_match_exactly(self, file: Path, authority: Authority, names: str) -> None:
+    def test_names_match_exactly(self, web_config: Path, authority: Authority, names: str) -> None:
         """A name matches as a whole: no wildcard, no part, no other case, and no certificate
         without names.
         """
-        file.write_text(NAMES % "scraper.example")
-        with encrypted(file) as running:
+        web_config.write_text(NAMES % "scraper.example")
+        with encrypted(web_config) as running:
             assert ask(running, trusting(authority, authority.client("almost", names))) == 403

@@ -82,15 +82,15 @@ def scrape_on_one_connection(
 class TestChange:
     """The file, or a certificate, changes while the server runs."""
 
-    def test_renewed_certificate(self, file: Path, authority: Authority) -> None:
+    def test_renewed_certificate(self, web_config: Path, authority: Authority) -> None:
         """New connections get a renewed certificate, and open ones end with their next answer."""
         context = trusting(authority)
-        with encrypted(file) as running, ExitStack() as stack:
+        with encrypted(web_config) as running, ExitStack() as stack:
             served, fresh = (stack.enter_context(wrapped(running, context)) for _ in range(2))
             served.sendall(request())
             assert read_answer(served) == PAGE
             before = served.getpeercert(binary_form=True)
-            install(file, "renewed")
+            install(web_config, "renewed")
 
             def renewed() -> bool:
                 with wrapped(running, context) as client:
@@ -104,7 +104,7 @@ class TestChange:
                 assert header(answer, "connection") == "close"
             assert logged_at(running, logging.ERROR) == []
 
-    def test_under_load(self, file: Path, authority: Authority) -> None:
+    def test_under_load(self, web_config: Path, authority: Authority) -> None:
         """While certificate and users are replaced again and again, no scrape with the right
         credentials fails.
         """
@@ -114,8 +114,8 @@ class TestChange:
             ("renewed", TLS_ONLY + scraper_with_secret()),
             ("server", TLS_ONLY + scraper_with_secret()),
         ]
-        file.write_text(TLS_ONLY + scraper_with_secret())
-        with encrypted(file) as running, ThreadPoolExecutor(4) as pool:
+        web_config.write_text(TLS_ONLY + scraper_with_secret())
+        with encrypted(web_config) as running, ThreadPoolExecutor(4) as pool:
             end = threading.Event()
             scrapes = [
                 pool.submit(scrape, running, context, end)
@@ -124,8 +124,8 @@ class TestChange:
             try:
                 for certificate, text in states * 3:
                     before = len(logged_at(running, logging.INFO))
-                    install(file, certificate)
-                    replace(file, text)
+                    install(web_config, certificate)
+                    replace(web_config, text)
                     # A change that is taken back before the server looks would not be seen.
                     eventually(lambda: len(logged_at(running, logging.INFO)) > before, "the change")  # noqa: B023 - at once
             finally:
@@ -133,7 +133,7 @@ class TestChange:
             assert [each.result() for each in scrapes] == [{200}] * 4
             assert logged_at(running, logging.ERROR) == []
 
-    def test_mounted_volume(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+    def test_mounted_volume(self, web_config: Path, authority: Authority, tmp_path: Path) -> None:
         """A ConfigMap or Secret that Kubernetes swaps by a symbolic link is read again."""
         mounted = tmp_path / "mounted"
         mounted.mkdir()
@@ -142,7 +142,7 @@ class TestChange:
             (mounted / version / "web.yml").write_text(TLS_ONLY)
             for suffix in ("pem", "key"):
                 (mounted / version / f"server.{suffix}").write_text(
-                    (file.parent / f"{name}.{suffix}").read_text()
+                    (web_config.parent / f"{name}.{suffix}").read_text()
                 )
         (mounted / "..data").symlink_to("1")
         for each in ("web.yml", "server.pem", "server.key"):
@@ -157,34 +157,40 @@ class TestChange:
             assert let_in(running, trusting(authority))
             assert logged_at(running, logging.ERROR) == []
 
-    def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
+    def test_key_follows_certificate(self, web_config: Path, authority: Authority) -> None:
         """A key that comes a moment after its certificate is no error: a change takes effect when
         the next look, here a second later, finds the files as the look before has found them.
         """
         context = trusting(authority)
-        with encrypted(file, pause=1.0) as running:
-            certificate = file.parent / "server.pem"
-            replace(certificate, (file.parent / "renewed.pem").read_text())
+        with encrypted(web_config, pause=1.0) as running:
+            certificate = web_config.parent / "server.pem"
+            replace(certificate, (web_config.parent / "renewed.pem").read_text())
             # The key is to come between two looks. Nothing public says what a look has found.
             access = vars(running.server.app.access)
             eventually(
                 lambda: certificate.read_bytes() in access["_found"], "the change to be seen"
             )
-            replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
+            replace(
+                web_config.parent / "server.key", (web_config.parent / "renewed.key").read_text()
+            )
             eventually(lambda: len(logged_at(running, logging.INFO)) > 1, "the renewed certificate")
             assert let_in(running, context)
             assert logged_at(running, logging.ERROR) == []
 
-    def test_half_renewed(self, file: Path, authority: Authority) -> None:
+    def test_half_renewed(self, web_config: Path, authority: Authority) -> None:
         """A certificate without its key changes nothing and is logged once; with its key it is
         used, and logged.
         """
         context = trusting(authority)
-        with encrypted(file) as running:
-            replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
+        with encrypted(web_config) as running:
+            replace(
+                web_config.parent / "server.pem", (web_config.parent / "renewed.pem").read_text()
+            )
             eventually(lambda: logged_at(running, logging.ERROR), "an error in the log")
             assert let_in(running, context)
-            replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
+            replace(
+                web_config.parent / "server.key", (web_config.parent / "renewed.key").read_text()
+            )
             eventually(
                 lambda: len(logged_at(running, logging.INFO)) > 1, "the end of the error in the log"
             )
@@ -208,65 +214,65 @@ class TestChange:
         ],
     )
     def test_a_bad_file_opens_nothing(
-        self, file: Path, authority: Authority, text: str | None
+        self, web_config: Path, authority: Authority, text: str | None
     ) -> None:
         """While the file is bad or gone, the last good one holds: TLS and a password are required.
         When it is good again, the log says so.
         """
         good = TLS_ONLY + scraper_with_secret()
-        file.write_text(good)
+        web_config.write_text(good)
         context = trusting(authority)
-        with encrypted(file) as running:
+        with encrypted(web_config) as running:
             if text is None:
-                file.unlink()
+                web_config.unlink()
             else:
-                replace(file, text)
+                replace(web_config, text)
             eventually(lambda: logged_at(running, logging.ERROR), "an error in the log")
             assert not let_in(running, WITHOUT_TLS)
             assert ask(running, context) == 401
             assert ask(running, context, Authorization=SECRET) == 200
             [error] = [record for record in running.records if record.levelno == logging.ERROR]
             facts = getattr(error, "facts", {})
-            assert str(facts["error"]).startswith(str(file))
-            replace(file, good)
+            assert str(facts["error"]).startswith(str(web_config))
+            replace(web_config, good)
             expected = ["web configuration loaded", "web configuration reloaded"]
             eventually(lambda: logged_at(running, logging.INFO) == expected, "the end of the error")
             assert len(logged_at(running, logging.ERROR)) == 1
 
-    def test_on_and_off(self, file: Path, authority: Authority) -> None:
+    def test_on_and_off(self, web_config: Path, authority: Authority) -> None:
         """TLS and users are turned on and off without a restart; the log says which are on."""
         context = trusting(authority)
         users = scraper_with_secret()
         # A web configuration must not be empty. This setting has nothing to do with TLS or users.
         neither = "http_server_config: {http2: true}\n"
-        file.write_text(neither)
-        with encrypted(file) as running:
+        web_config.write_text(neither)
+        with encrypted(web_config) as running:
             assert let_in(running, WITHOUT_TLS)
-            replace(file, users)
+            replace(web_config, users)
             eventually(lambda: ask(running, WITHOUT_TLS) == 401, "users in plain")
             assert let_in(running, WITHOUT_TLS, Authorization=SECRET)
-            replace(file, TLS_ONLY + users)
+            replace(web_config, TLS_ONLY + users)
             eventually(lambda: let_in(running, context, Authorization=SECRET), "users under TLS")
             assert not let_in(running, WITHOUT_TLS, Authorization=SECRET)
             assert not let_in(running, context)
-            replace(file, TLS_ONLY)
+            replace(web_config, TLS_ONLY)
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
-            replace(file, neither)
+            replace(web_config, neither)
             eventually(lambda: let_in(running, WITHOUT_TLS), "plain again")
             # Neither, users, both, TLS, neither.
             tls_and_users = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
             eventually(lambda: tls_and_users_in_log(running) == tls_and_users, "the log")
 
     def test_new_certificate_authority(
-        self, file: Path, authority: Authority, tmp_path: Path
+        self, web_config: Path, authority: Authority, tmp_path: Path
     ) -> None:
         """When the CA of the clients is replaced, the old ones are let in no more, not even by a
         resumed session.
         """
-        file.write_text(REQUIRED)
+        web_config.write_text(REQUIRED)
         old = trusting(authority, Pair(tmp_path / "client.pem", tmp_path / "client.key"))
         new = trusting(authority, Authority(tmp_path, "next").client("next client"))
-        with encrypted(file) as running:
+        with encrypted(web_config) as running:
             with wrapped(running, old) as client:
                 client.sendall(request("/metrics", "GET", "1.1", "Connection: close"))
                 assert status(read_all(client)) == 200
