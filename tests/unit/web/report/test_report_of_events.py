@@ -51,8 +51,8 @@ instance data. Those of one story differ in a number at the end of their names (
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
-    """Make VMs, ``machine("vmss_0", scenario=...)``: each polls a simulator, both by one clock."""
+def make_vm(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    """Make VMs, ``make_vm("vmss_0", scenario=...)``: each polls a simulator, both by one clock."""
     with ExitStack() as stack:
 
         def make(name: str = "vmss_0", **choices: object) -> Machine:
@@ -64,20 +64,25 @@ def machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
         yield make
 
 
-def play(machine: Machine) -> None:
-    """Poll shortly before and after each thing that happens."""
-    machine.looks(machine.clock.wall - START + 1)
-    while (due := machine.imds._service.stage.next_at) is not None:
-        for at in (due - START - 1, due - START + 1):
-            if at > machine.clock.wall - START:
-                machine.looks(at)
-    machine.looks(machine.clock.wall - START + 30)
+def seconds_since_start(vm: Machine) -> float:
+    """Return how many seconds after START it is by the clock of the VM."""
+    return vm.clock.wall - START
 
 
-def reports(machine: Machine, measured: Mapping[str, Any] = NOTHING) -> tuple[str, str]:
+def play(vm: Machine) -> None:
+    """Poll shortly before and after each thing that happens, and once more after the last one."""
+    vm.looks(seconds_since_start(vm) + 1)
+    while (due := vm.imds._service.stage.next_at) is not None:
+        for seconds in (due - START - 1, due - START + 1):
+            if seconds > seconds_since_start(vm):
+                vm.looks(seconds)
+    vm.looks(seconds_since_start(vm) + 30)
+
+
+def reports(vm: Machine, measured: Mapping[str, Any] = NOTHING) -> tuple[str, str]:
     """Return the report of the newest event, with this impact, as Markdown and as HTML."""
-    machine.ends(in_order=True)
-    with closing(read_only(machine.folder)) as store:
+    vm.ends(in_order=True)
+    with closing(read_only(vm.folder)) as store:
         life = with_impact(chosen(store, None), measured)
         content = report(sources_of(store, life, LINK.format("1f0e")))
     return markdown(content, WRITTEN_BY), page(content, WRITTEN_BY)
@@ -93,9 +98,9 @@ def with_impact(life: Lifecycle, measured: Mapping[str, Any]) -> Lifecycle:
 
 
 @pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
-def test_scenarios(scenario: Scenario, machine: Callable[..., Machine], golden: Compare) -> None:
+def test_scenarios(scenario: Scenario, make_vm: Callable[..., Machine], golden: Compare) -> None:
     """Each scenario of the simulator has the report that its golden file has."""
-    vm = machine(scenario=scenario)
+    vm = make_vm(scenario=scenario)
     play(vm)
     text, html = reports(vm)
     golden(f"reports/{scenario.name}.md", text)
@@ -114,7 +119,7 @@ def story(path: Path) -> str:
     ("name", "paths"), [(name, list(paths)) for name, paths in groupby(BODIES, story)]
 )
 def test_published_bodies(
-    name: str, paths: list[Path], machine: Callable[..., Machine], golden: Compare
+    name: str, paths: list[Path], make_vm: Callable[..., Machine], golden: Compare
 ) -> None:
     """Each story that was published has the report that its golden file has.
 
@@ -122,10 +127,11 @@ def test_published_bodies(
     """
     bodies = [path.read_bytes() for path in paths]
     vms = [vm for body in bodies for event in parse_document(body).events for vm in event.resources]
-    first_vm = machine(vms[0] if vms else "vm")
+    first_vm = make_vm(vms[0] if vms else "vm")
     for number, body in enumerate(bodies):
         first_vm.polls(30.0 * number, body=body)
-    golden(f"reports/{name}.md", reports(first_vm)[0])
+    text, _ = reports(first_vm)
+    golden(f"reports/{name}.md", text)
 
 
 def prepared(life: Lifecycle, at: float) -> HookRun:
@@ -146,6 +152,12 @@ def prepared(life: Lifecycle, at: float) -> HookRun:
     )
 
 
+def before_a_reboot(seconds: float) -> Timestamp:
+    """Return the moment ``seconds`` after START, on a VM that has not booted again."""
+    wall = START + seconds
+    return Timestamp(wall, wall - MachineClock.booted, "boot-1")
+
+
 def first_seen(vm: Machine) -> Lifecycle:
     """Return the event that a poll 31 s after the start of the story shows."""
     vm.looks(31)
@@ -162,25 +174,26 @@ def is_approved(vm: Machine) -> bool:
     return all(life.approved_here for life in current.values())
 
 
-def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -> None:
+def test_hooks_and_approvals(make_vm: Callable[..., Machine], golden: Compare) -> None:
     """A report says that the exporter approved the event by its policy, and that a hook was ready
     only after the event had started.
     """
-    vm = machine(scenario="user-reboot")
+    vm = make_vm(scenario="user-reboot")
     vm.policy = "documented"
     life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
         late = replace(prepared(life, START + 31.2), outcome="too_late", exit_status=0)
         store.hook_runs.put(late)
     play(vm)
-    golden("reports/approved-and-prepared.md", reports(vm)[0])
+    text, _ = reports(vm)
+    golden("reports/approved-and-prepared.md", text)
 
 
-def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> None:
+def test_measured_impact(make_vm: Callable[..., Machine], golden: Compare) -> None:
     """A report says that a hook approved the event, and has what was measured beside what was
     announced.
     """
-    vm = machine(scenario="host-maintenance")
+    vm = make_vm(scenario="host-maintenance")
     life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
         store.hook_runs.put(prepared(life, START + 31.2))
@@ -195,19 +208,23 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
         store.requests.add([asked])
         eventually(lambda: is_approved(vm), "an approval")
     play(vm)
-    readings = Readings(Timestamp(START, 0.0, "boot-1"))
+    readings = Readings(before_a_reboot(0))
     impact = Impact(readings, readings, before=Tcp(3, 0), during=Tcp(412, 19), clock_step=41.1)
-    booted = MachineClock().booted
-    ended = Timestamp(START + 97.0, START + 97.0 - booted, "boot-1")
-    measured = {"observed_pause": 41.25, "pauses": 2, "pause_ended": ended, "impact": impact}
-    golden("reports/paused-longer.md", reports(vm, measured)[0])
+    measured = {
+        "observed_pause": 41.25,
+        "pauses": 2,
+        "pause_ended": before_a_reboot(97),
+        "impact": impact,
+    }
+    text, _ = reports(vm, measured)
+    golden("reports/paused-longer.md", text)
 
 
-def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
+def test_a_restart(make_vm: Callable[..., Machine], golden: Compare) -> None:
     """A report says when a VM that was moved booted, and how long it was away. If hooks ran, but
     none for this event, it says that too.
     """
-    vm = machine("db_0")
+    vm = make_vm("db_0")
     waiting = event("Redeploy", Resources=["db_0"])
     started = event("Redeploy", "Started", Resources=["db_0"])
     vm.polls(0, waiting)
@@ -226,7 +243,7 @@ def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
     vm.ends(in_order=True)
     # These figures replace what was measured here: the counters of the computer that runs the test,
     # and the jumps of a clock that is set by hand.
-    readings = Readings(Timestamp(START + 900, 100_900.0, "boot-1"))
+    readings = Readings(before_a_reboot(900))
     impact = Impact(readings, readings, before=Tcp(2, 0), during=Tcp(1, 0))
     with closing(read_only(vm.folder)) as store:
         life = with_impact(chosen(store, None), {"pauses": 1, "impact": impact})
