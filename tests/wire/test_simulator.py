@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,6 +18,13 @@ from azure_scheduled_events_exporter.simulator import Happening, Simulator, What
 PATIENCE = 10.0  # seconds that a busy machine may take
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 BODY = b'{"DocumentIncarnation":1,"Events":[]}'
+
+
+class Answer(NamedTuple):
+    """What the simulator answers."""
+
+    status: int
+    body: bytes
 
 
 @contextmanager
@@ -31,14 +38,12 @@ def connection(url: str) -> Iterator[http.client.HTTPConnection]:
         opened.close()
 
 
-def ask(
-    url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = None
-) -> tuple[int, bytes]:
-    """Send one request with the right header; return status and body."""
+def ask(url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = None) -> Answer:
+    """Send one request with the right header; by default, a poll."""
     with connection(url) as opened:
         opened.request(method, urlsplit(url).path + path, body, {"Metadata": "true"})
         answer = opened.getresponse()
-        return answer.status, answer.read()
+        return Answer(answer.status, answer.read())
 
 
 def control(url: str, path: str, body: object = None) -> Any:
@@ -46,8 +51,8 @@ def control(url: str, path: str, body: object = None) -> Any:
     return its JSON.
     """
     data = None if body is None else json.dumps(body, indent="\t").encode()
-    _, text = ask(url, f"/simulator/{path}", "GET" if data is None else "POST", data)
-    return json.loads(text)
+    method = "GET" if data is None else "POST"
+    return json.loads(ask(url, f"/simulator/{path}", method, data).body)
 
 
 def request_over_socket(simulator: Simulator) -> socket.socket:
@@ -82,7 +87,7 @@ def test_guest_proxy_agent(status: int) -> None:
             headers = {name.lower() for name in answer.headers}
             assert headers == {"connection", "content-length", "date"}
         running.heal()
-        assert ask(running.url)[0] == 200
+        assert ask(running.url).status == 200
 
 
 def test_guest_proxy_agent_changes_its_mode() -> None:
@@ -125,7 +130,7 @@ def test_playing_ends_a_document_placed_by_hand() -> None:
     with Simulator("live-migration", speed=1) as running:
         running.set_document([{"EventId": "BY-HAND", "EventType": "Reboot"}])
         control(running.url, "play", {"scenario": "host-failure", "speed": 1000})
-        assert b"BY-HAND" not in ask(running.url)[1]
+        assert b"BY-HAND" not in ask(running.url).body
 
 
 def test_scenario_runs_and_is_recorded() -> None:
@@ -147,7 +152,7 @@ def test_scenario_runs_and_is_recorded() -> None:
         assert completed - started == pytest.approx(started_seconds / speed, abs=0.001)
         assert began - 1 < announced < began + 1
         # The incarnation begins with 1, and each of the three steps has changed the events.
-        assert json.loads(ask(running.url)[1]) == {"DocumentIncarnation": 4, "Events": []}
+        assert json.loads(ask(running.url).body) == {"DocumentIncarnation": 4, "Events": []}
 
 
 def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
@@ -157,13 +162,13 @@ def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
     # This api-version has no DurationInSeconds.
     older = EVENTS.replace("2020-07-01", "2017-08-01")
     expected = {"DocumentIncarnation": 2, "Events": [{"EventId": "A", "EventType": "Meteor"}]}
-    assert json.loads(ask(simulator.url, older)[1]) == expected
+    assert json.loads(ask(simulator.url, older).body) == expected
     simulator.serve_body(b"\x00not JSON\xff")
     assert ask(simulator.url) == (200, b"\x00not JSON\xff")
     # Neither the bytes nor the placed events any more: the document of the scenario.
     simulator.serve_body(None)
     assert simulator.set_document(None) == 3
-    assert json.loads(ask(simulator.url)[1]) == {"DocumentIncarnation": 3, "Events": []}
+    assert json.loads(ask(simulator.url).body) == {"DocumentIncarnation": 3, "Events": []}
 
 
 def test_reset_connection(simulator: Simulator) -> None:
@@ -183,8 +188,8 @@ def test_bodies_that_are_sent_badly(simulator: Simulator) -> None:
     assert cut.value.partial == BODY[: len(BODY) // 2]
 
     simulator.inject("huge-body")
-    _, body = ask(simulator.url)
-    assert len(body) == 8 << 20
+    body = ask(simulator.url).body
+    assert len(body) == 8 * 1024 * 1024
     assert json.loads(body) == json.loads(BODY)
 
     simulator.inject("slow-drip")
