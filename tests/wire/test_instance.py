@@ -206,8 +206,8 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
 
 
 def test_learnt_in_the_background(service: Service, start_exporter: Start) -> None:
-    """While IMDS does not say who the VM is, events have the scope unknown; it is asked again until
-    it does.
+    """While IMDS does not say who the VM is, events have the scope unknown, and the exporter asks
+    again.
     """
     exporter = start_exporter(service.url, "--poll.interval", "250ms")
     scrape = first_scrape_with(exporter, "event_info")

@@ -148,7 +148,9 @@ NEVER_ANSWERED = Snapshot(polls=Polls())
 def test_without_an_answer_nobody_knows_whether_there_are_events(
     snapshot: Snapshot, reason: str
 ) -> None:
-    """While IMDS does not answer, the page does not say that there are no events, and says why."""
+    """While IMDS does not answer, the page says that it is unknown whether there are events, and
+    gives the reason.
+    """
     shown = Page(snapshot)
     assert "No events" not in shown.text
     assert "Unknown." in shown.text

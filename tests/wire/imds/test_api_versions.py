@@ -1,4 +1,4 @@
-"""Which api-version IMDS is asked with, and what is said if it does not know it."""
+"""Which api-version IMDS is asked with, and what an error says if IMDS does not know it."""
 
 import json
 import socket

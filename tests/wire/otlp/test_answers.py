@@ -90,8 +90,8 @@ class TestAnswers:
 
     @pytest.mark.parametrize("status", [302, 307, 308, 401, 404, 429, 500, 502, 503, 504])
     def test_a_retry(self, status: int, collector: Collector) -> None:
-        """What may pass, or be corrected, is tried again; nothing is lost or counted; no redirect
-        is followed.
+        """If the cause may pass or be corrected, the spans are sent again: none is lost or counted
+        as failed. No redirect is followed.
         """
         with Collector() as elsewhere:
             collector.answer(Reply(status, {"Location": elsewhere.url + "/v1/traces"}), ACCEPT)

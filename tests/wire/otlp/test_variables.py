@@ -1,4 +1,4 @@
-"""OpenTelemetry's own variables: which hold, and what goes before them."""
+"""OpenTelemetry's own variables: which have effect, and what takes precedence over them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send
 
 
 class TestVariables:
-    """OpenTelemetry's own settings hold."""
+    """OpenTelemetry's own settings have effect."""
 
     def send_with(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]
@@ -51,7 +51,7 @@ class TestVariables:
         assert [request.path for request in collector.received] == [path]
 
     def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """--otlp.endpoint goes before the variables."""
+        """--otlp.endpoint takes precedence over the variables."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
         by_flag = OtlpSender(collector.url).send([ROOT], IDENTITY, 5.0)
         assert by_flag == ExportResult(ExportOutcome.ACCEPTED)

@@ -277,8 +277,8 @@ def test_why_nothing_is_prepared(imds: Simulator, hook: Start, tmp_path: Path) -
 
 
 def wait_until_the_document_is_read(imds: Simulator, times: int = 1) -> None:
-    """Wait until the hook has read the document that the metadata service shows now so many times.
-    The answer to a poll has been read when the next poll comes.
+    """Wait until the hook has read what the metadata service shows now, ``times`` times. The answer
+    to a poll has been read when the next poll comes.
     """
     before = polls(imds)
     eventually(lambda: polls(imds) > before + times, "more polls")
