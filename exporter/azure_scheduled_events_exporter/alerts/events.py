@@ -225,8 +225,8 @@ def _degraded_host(kept: tuple[str, ...]) -> Alert:
         dashboard="event",
         ends=(
             "The alert resolves when the event is less than 24 hours ahead: then the alert of its"
-            f" type takes over. It also resolves {RESOLVE_AFTER // _MINUTE} minutes after an"
-            " exporter has seen the end of the event, or"
+            f" type, if any, takes over. It also resolves {RESOLVE_AFTER // _MINUTE} minutes after"
+            " an exporter has seen the end of the event, or"
             f" {events.hold // _MINUTE} minutes after one last saw it. It stays while an exporter"
             " without IMDS shows it."
         ),

@@ -18,6 +18,7 @@ from .series import (
     VM_MISSING,
 )
 from .settings import Settings
+from .vms import NOT_BACK
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
 SEEING = f"unless on (job, instance) max_over_time({UP}[2m]) == 0"
@@ -140,7 +141,13 @@ def _throttled() -> Alert:
 def _exporter_down(settings: Settings) -> Alert:
     job = _job(settings)
     # From the third line on: the targets of VMs that are left out. Such a VM is away because of an
-    # event, or it is missing (has not come back from one) and has not answered within 5 minutes.
+    # event, or it is missing (has not come back from one) and has not answered within 5 minutes:
+    # then it has an alert of its own, unless the team has disabled that one.
+    left_out = VM_AWAY
+    disabled = [PREFIX + name.removeprefix(PREFIX) for name in settings.items("alerts.disabled")]
+    if NOT_BACK not in disabled:
+        not_back = f"({VM_MISSING} unless on ({VM_KEY}) last_over_time({VM_ANSWERS}[5m]))"
+        left_out = f"{VM_AWAY} or {not_back}"
     return Alert(
         name=f"{PREFIX}ExporterDown",
         expression=promql(f"""
@@ -149,8 +156,7 @@ def _exporter_down(settings: Settings) -> Alert:
               unless on (job, instance) (
                 last_over_time({VM}[1h])
                 and on ({VM_KEY}) (
-                  {VM_AWAY}
-                  or ({VM_MISSING} unless on ({VM_KEY}) last_over_time({VM_ANSWERS}[5m]))
+                  {left_out}
                 )
               )
             )[3m:15s]) < 0.8
@@ -275,7 +281,7 @@ def _alerts_not_pushed() -> Alert:
 
 
 def _spans_not_delivered() -> Alert:
-    refused = f'increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0'
+    refused = _counted_up(f'{METRIC}spans_total{{outcome="failed"}}', "20m")
     return Alert(
         name=f"{PREFIX}SpansNotDelivered",
         expression=promql(f"""
@@ -338,8 +344,8 @@ def _clock_off() -> Alert:
 
 
 def _hook_failed() -> Alert:
-    # The first failure is the first sample of its series, which ``increase`` of Prometheus does not
-    # count. An evicted VM, whose script had one run, is gone before the rule is evaluated: so the
+    # The first failure is the first sample of its series, which ``_counted_up`` leaves out. An
+    # evicted VM, whose script had one run, is gone before the rule is evaluated: so the
     # sample may be up to 15 minutes old. The exporter must have been scraped 15 minutes ago: else
     # all its series are new to Prometheus, and the failure may be an old one from the journal.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
@@ -347,7 +353,7 @@ def _hook_failed() -> Alert:
         name=f"{PREFIX}HookFailed",
         expression=promql(f"""
             sum by (job, instance, event_type, phase, outcome) (
-              (increase({failed}[15m]) > 0)
+              ({_counted_up(failed, "15m")})
               or (
                 (last_over_time({failed}[15m]) unless {failed} offset 15m)
                 and on (job, instance) {UP} offset 15m
@@ -374,6 +380,15 @@ def _hook_failed() -> Alert:
         ends="The alert resolves 15 minutes after the last run that failed.",
         labels=_LABELS,
     )
+
+
+def _counted_up(counter: str, window: str) -> str:
+    """Return the PromQL of a counter that has counted within ``window``.
+
+    ``increase`` also counts the first sample of a series on VictoriaMetrics, and the first one
+    after a gap. So it would tell of an old failure again, when its exporter is back.
+    """
+    return f"last_over_time({counter}[{window}]) - min_over_time({counter}[{window}]) > 0"
 
 
 def _job(settings: Settings) -> str:

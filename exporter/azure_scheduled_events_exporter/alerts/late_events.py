@@ -77,7 +77,10 @@ def _started_too_long() -> Alert:
             f"An exporter that can read IMDS has shown an event as Started for {_TOO_LONG // 60}"
             " minutes."
         ),
-        ends="The alert resolves when the event has ended.",
+        ends=(
+            "The alert resolves when the event has ended, and while no exporter shows it that"
+            " answers scrapes and reads IMDS."
+        ),
     )
 
 
@@ -104,7 +107,10 @@ def _not_approved() -> Alert:
             f"The approval policy should have approved an event {_NOT_APPROVED} s ago. The event"
             " is not approved, and has not started."
         ),
-        ends="The alert resolves when the event is approved, starts, or ends.",
+        ends=(
+            "The alert resolves when the event is approved, starts, or ends, and while the exporter"
+            " cannot be scraped."
+        ),
     )
 
 

@@ -27,6 +27,7 @@ from .series import (
     VM_IMPACT,
     VM_KEY,
     VM_MISSING,
+    VM_PRESENT,
 )
 from .settings import Settings
 
@@ -37,6 +38,12 @@ AFTER = 120
 
 Its answer counts only if its exporter reads IMDS, or if the VM is back: otherwise it may still be
 about to go down.
+"""
+_ANSWERED = 180
+"""Seconds for which an answer counts, once it is certainly from after the impact.
+
+A scrape that fails leaves the series of its exporter without samples until the next scrape, which
+comes up to two minutes later.
 """
 _BACK_AFTER = 180
 """Seconds after the beginning of an impact, after which a VM that answers may be back.
@@ -79,6 +86,7 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
         _targets((*settings.items("labels.keep"), *settings.items("maintenance.within"))),
         _answers(),
         _back(remembered),
+        _present(remembered),
         _away(remembered),
         _missing(remembered),
     )
@@ -171,23 +179,30 @@ def _back(remembered: str) -> Recording:
     while it has shown its own event within ``_SHOWN``.
 
     If the VM's host failed, the VM never showed the event, and its last answer from before the
-    failure counts for a while: see ``_BACK_AFTER``. A VM whose event was cancelled is not hit. An
-    event that has completed before its announced time was approved, so its VM is to come back.
+    failure counts for a while: see ``_BACK_AFTER``. If the event begins later than announced, its
+    impact is newer than the answer, and ``_BACK_AFTER`` begins again.
+
+    A VM whose event was cancelled is not hit. An exporter that missed the start of the event may
+    call it cancelled, so that counts only if none has seen it complete. An event that has completed
+    before its announced time was approved, so its VM is to come back.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
-    began_and_answers = f"{hit} < time() - {_BACK_AFTER} and on ({VM_KEY}) {VM_ANSWERS}"
-    cancelled = f'{RECORDED_END} and on (event_id) {ENDED}{{outcome="cancelled"}}'
+    began = f"{hit} < time() - {_BACK_AFTER}"
+    was_back = f"last_over_time({VM_BACK}[{remembered}])"
+    cancelled = (
+        f'{RECORDED_END} and on (event_id) {ENDED}{{outcome="cancelled"}}'
+        f' unless on (event_id) {ENDED}{{outcome="completed"}}'
+    )
     was_cancelled = f"{hit} > on (event_id) group_left () ({cancelled})"
-    was_back = f"last_over_time({VM_BACK}[{remembered}]) and {hit}"  # with the same labels
     shows_event = f"last_over_time({VM_IMPACT}[{_SHOWN}])"
     return Recording(
         VM_BACK,
         expression=promql(f"""
             (
-              {began_and_answers}
-              or {was_back}
+              {began} and on ({VM_KEY}) {VM_ANSWERS}
+              or {began} and {was_back}
             )
-            unless on ({_KEY_AND_EVENT}) {shows_event}
+            unless on (event_id, vm_name) {shows_event}
             or {was_cancelled}
         """),
         meaning=(
@@ -199,9 +214,40 @@ def _back(remembered: str) -> Recording:
         note=(
             f"Line 2: the impact began over {_BACK_AFTER} s ago, and the VM answers. Earlier, an"
             " answer may be the last one of a VM that has just failed. Line 3: this rule recorded"
-            " the row before. Line 5: not while the VM shows the event itself, or did within"
-            f" {_SHOWN}, because a document can miss an event for a moment. Last line: the event"
-            " was cancelled before its impact."
+            " the row before, and the event has not begun again since. Line 5: not while the VM"
+            f" shows the event itself, or did within {_SHOWN}, because a document can miss an event"
+            " for a moment (the VMs of one event have different names). Last line: the event was"
+            " cancelled before its impact; an exporter that has seen it complete knows better."
+        ),
+    )
+
+
+def _present(remembered: str) -> Recording:
+    """Return the recording of VMs that answer after the impact.
+
+    The event may still be Started then, for ten minutes and more, while its VM is long up again.
+    """
+    # Answers from before the impact must not count. So the first minutes ask for one of now, which
+    # ``remembered`` covers; later, one from within ``_ANSWERED`` is certainly newer.
+    impact = f"last_over_time({VM_HIT}[30m])"
+    return Recording(
+        VM_PRESENT,
+        expression=promql(f"""
+            {impact} < time() - {AFTER}
+            and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{remembered}]) == 1)
+            or
+            {impact} < time() - {AFTER + _ANSWERED}
+            and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{_ANSWERED // 60}m]) == 1)
+        """),
+        meaning=(
+            f"impacts that began over {AFTER} s ago, whose VM answers and reads IMDS; from"
+            f" {AFTER + _ANSWERED} s on, also if it did so within {_ANSWERED} s"
+        ),
+        rows="VM and event",
+        value=f"when the impact began, {TIME}",
+        note=(
+            "Lines 4 and 5: so a single scrape that fails, with up to two minutes between scrapes,"
+            " does not make a VM away again. Earlier, such an answer may be from before the impact."
         ),
     )
 
@@ -209,28 +255,23 @@ def _back(remembered: str) -> Recording:
 def _away(remembered: str) -> Recording:
     """Return the recording of VMs that are away.
 
-    From ``AFTER`` seconds after the beginning of the impact, a VM is present if its exporter has
-    answered and read IMDS within ``remembered``. So single failed scrapes do not make it come and
-    go. VMs without an exporter are left out here, for all readers: nobody knows how many
-    of them a scale set has, and they have no target.
+    VMs without an exporter are left out here, for all readers: nobody knows how many of them a
+    scale set has, and they have no target.
     """
     impact = f"last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])"
     has_exporter = f"last_over_time({VM}[1h])"
     is_back = f"last_over_time({VM_BACK}[{remembered}])"
-    began_long_ago = f"last_over_time({VM_HIT}[{remembered}]) < time() - {AFTER}"
-    answers_and_reads_imds = f"max_over_time({VM_ANSWERS}[{remembered}]) == 1"
+    is_present = f"last_over_time({VM_PRESENT}[{remembered}])"
     return Recording(
         VM_AWAY,
-        # In PromQL, ``and`` and ``unless`` come before ``or``. A comparison keeps the times that
-        # fulfil it, so the second one is about what the first one has kept.
+        # In PromQL, ``and`` and ``unless`` come before ``or``.
         expression=promql(f"""
             ({impact})
             < time() + {BEFORE} > time() - {_LONGEST}
             and on ({VM_KEY}) {has_exporter}
             unless on ({_KEY_AND_EVENT}) (
               {is_back}
-              or ({began_long_ago})
-              and on ({VM_KEY}) ({answers_and_reads_imds})
+              or {is_present}
             )
             unless on (event_id) {RECORDED_END}
         """),
@@ -246,8 +287,8 @@ def _away(remembered: str) -> Recording:
         note=(
             f"Lines 1 and 2: the impact begins within {BEFORE} s or has begun, at most"
             f" {_LONGEST} s ({_LONGEST // 60}m) ago. Line 3: the VM has an exporter, or had one"
-            " within the last hour. Then, not if the VM is back; not if the impact began over"
-            f" {AFTER} s ago and the VM answers and reads IMDS; not if the event has ended."
+            " within the last hour. Then, not if the VM is back or present; not if the event has"
+            " ended."
         ),
     )
 

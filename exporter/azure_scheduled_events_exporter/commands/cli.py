@@ -227,8 +227,8 @@ def _hint(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
 def parser_of(name: str) -> argparse.ArgumentParser:
     """Return the parser of a command.
 
-    Its result has two more values than the flags: ``name``, that of the command, and ``command``,
-    the function that runs it with the result.
+    Its result has two more values than the flags: ``command_name``, and ``command``, the function
+    that runs it with the result.
     """
     command = COMMANDS[name]
     place = command.module or f"commands.{name.replace('-', '_')}"
@@ -240,7 +240,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
         epilog=_EPILOG if command.settings else None,
         allow_abbrev=False,
     )
-    parser.set_defaults(command=module.run, name=name)
+    parser.set_defaults(command=module.run, command_name=name)
     parser.add_argument("--version", action="version", version=_VERSION, help=argparse.SUPPRESS)
     if command.settings:
         add_settings(

@@ -49,7 +49,7 @@ def _environment_file(parsed: argparse.Namespace) -> Path | None:
     named = named or os.environ.get(environment_name(ENV_FILE_FLAG))
     if named:
         return Path(named)
-    if parsed.name in _WITHOUT_UNIT_FILE:
+    if parsed.command_name in _WITHOUT_UNIT_FILE:
         return None
     path = environment_file.UNIT_FILE
     try:

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.alerts.vms import NOT_BACK
 from support.stories.events import EVENTS, LATE, LIVES, PAUSES, TEAMS
 from support.stories.exporters import EXPORTERS, FLAKY
 from support.stories.scale_sets import SCALE_SETS
-from support.stories.story import Story, play
+from support.stories.story import Story, hit, play, scraped
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
 
@@ -64,6 +64,16 @@ def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
     -external.label adds such labels.
     """
     assert run(tmp_path, (*IMPACTS, *SCALE_SETS), values={}, added={"cluster": "a"}) == ""
+
+
+def test_vm_that_is_not_back_without_its_alert(tmp_path: Path) -> None:
+    """If a team disables VmNotBack, ExporterDown fires for a VM that does not come back."""
+    story = Story(
+        "A VM does not return from its Redeploy.",
+        (*scraped("a", "1x20 0x300"), *hit("a", "_x4 1x16 stale", 300, event_type="Redeploy")),
+        {"ExporterDown": "20m:0 60m:1"},
+    )
+    assert run(tmp_path, [story], {"alerts.disabled": "VmNotBack"}) == ""
 
 
 def test_every_alert_has_its_stories() -> None:

@@ -1,6 +1,9 @@
 """Stories of scale sets: how much of one is hit at once, and by how many events."""
 
+from collections.abc import Iterator
+
 from support.stories.story import (
+    Row,
     Story,
     ended,
     hit,
@@ -12,6 +15,24 @@ from support.stories.story import (
     scraped,
     target,
 )
+
+
+def _scraped_every_two_minutes(
+    vm: str, event: str, *, begins_at: int, first_shown: int, fails: int
+) -> Iterator[Row]:
+    """Yield what a VM shows of its Reboot, in 20 scrapes that are two minutes apart.
+
+    ``begins_at``: when the impact begins, in seconds. ``first_shown``: the number of the first
+    scrape with the event. ``fails``: the number of the scrape that fails.
+    """
+    scrapes = range(20)
+    yield target(vm, " ".join("0 _x7" if each == fails else "1 _x7" for each in scrapes))
+    exported = ["stale _x7" if each == fails else "1 _x7" for each in scrapes]
+    yield metric("up", vm, " ".join(exported))
+    shown = " ".join(["_x8"] * first_shown + exported[first_shown:])
+    yield info(vm, event, "Reboot", "announced", shown)
+    yield impact(vm, event, "Reboot", begins_at, shown.replace("1 ", "x0 "))
+
 
 SCALE_SETS = (
     Story(
@@ -67,6 +88,18 @@ SCALE_SETS = (
             *hit("e", "1x8 stale", 120, "E"),
         ),
         {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
+        "Two VMs of four answer again after their Reboots, which are still Started. A scrape every"
+        " two minutes that fails takes neither away again.",
+        (
+            *(target(vm, "1 _x7 " * 20) for vm in "cd"),
+            *(metric("up", vm, "1 _x7 " * 20) for vm in "cd"),
+            *_scraped_every_two_minutes("a", "E", begins_at=240, first_shown=2, fails=10),
+            *_scraped_every_two_minutes("b", "F", begins_at=720, first_shown=4, fails=10),
+        ),
+        {"ScaleSetHit": "never"},
+        "38m",
     ),
     Story(
         "Reboots of one VM after the other, each Started for ten minutes, are no simultaneous"

@@ -11,6 +11,7 @@ from support.stories.story import (
     info,
     member,
     metric,
+    moment,
     scraped,
     target,
 )
@@ -215,6 +216,33 @@ VMS = (
         ),
         {"VmNotBack": "29m:0 31m:1"},
         end="35m",
+    ),
+    Story(
+        "A peer that missed the start of a Reboot calls it cancelled, another one has seen it"
+        " complete: its VM is missed.",
+        (
+            *scraped("a", "1x20 0x300"),
+            *hit("a", "1x20 stale", 900),
+            ended("b", "E", "_x25 1x200"),
+            ended("c", "E", "_x25 1x200", "cancelled"),
+        ),
+        {"VmNotBack": "29m:0 31m:1 40m:1"},
+        "45m",
+    ),
+    Story(
+        "An exporter restarts without IMDS. Its Reboot begins five minutes late, and its VM does"
+        " not return.",
+        (
+            *hit("a", "_x4 1x12 stale", 300),
+            target("a", "1x16 0x2 1x21 0x240"),
+            metric("up", "a", "1x16 stale _x2 0x20 stale"),
+            member("a", "1x16 stale"),
+            *scraped("b", "1x280"),
+            info("a", "E", "Reboot", "announced", "_x4 1x276", "peer", by="b"),
+            moment("started_timestamp_seconds", "b", "E", "Reboot", "_x40 600x240"),
+        ),
+        {"VmNotBack": "24m:0 26m:1 40m:1", "Maintenance": "12m:1", "ExporterDown": "40m:0"},
+        "50m",
     ),
     Story(
         "A VM that is scraped every 75 s does not return from its Redeploy.",

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.commands.cli import COMMANDS, main
+from azure_scheduled_events_exporter.commands.cli import COMMANDS, main, parser_of
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from support.commands import NAME, assert_one_line, command
 from support.programs import COMMAND, environment
@@ -35,6 +35,15 @@ def test_help() -> None:
         own = command(name, "--help", COLUMNS="80").stdout
         assert own.startswith(f"usage: {NAME} {name} ")
         assert max(map(len, own.splitlines())) <= 80
+
+
+def test_name_of_a_hook_is_not_that_of_the_command() -> None:
+    """A hook that is called ``run`` reads the environment file of the unit, as every hook does. The
+    command ``run`` does not.
+    """
+    parsed = parser_of("hook").parse_args(["--name", "run"])
+    assert parsed.name == "run"
+    assert parsed.command_name == "hook"
 
 
 @pytest.mark.parametrize("name", ["events", "approve", "hook", "history"])

@@ -44,7 +44,8 @@ _WORDS: Mapping[str, str] = {
     "hit, away": (
         "A VM is hit by an event that will affect it, or does. It counts as away from 60 s before"
         " the impact to the end of the event; from 120 s after the impact, only while it does not"
-        " answer, or cannot read IMDS, and is not back; at most until 30m after an exporter last"
+        " answer, or cannot read IMDS, and is not back (later, one failed scrape does not make it"
+        " away again); at most until 30m after an exporter last"
         " showed the impact (Preempt, Terminate: 10m) and 115m after the impact, whichever is"
         " first. VMs without an exporter do not count."
     ),
@@ -190,6 +191,10 @@ def _needs(settings: Settings) -> Iterator[str]:
     yield (
         f"- The name of the scrape job must match {settings.text('job')} (setting job): otherwise"
         " ExporterDown and VmNotBack never fire, and NoExporters does."
+    )
+    yield (
+        "- job and instance together must name one exporter: the rules join its series by these two"
+        " labels."
     )
     yield (
         f"- Severities: {word_of(CRITICAL, settings)} is meant to page,"
