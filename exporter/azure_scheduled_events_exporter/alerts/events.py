@@ -66,7 +66,7 @@ _ANNOUNCED: Mapping[EventType, tuple[str, str]] = {
     EventType.PREEMPT: (
         "Azure evicts {vms} {when}.",
         (
-            "If there is still time, drain the VM. Afterwards, check that its scale set, if it has"
+            "There is usually no time to drain the VM by hand. Check that its scale set, if it has"
             " one, gets a replacement."
         ),
     ),
