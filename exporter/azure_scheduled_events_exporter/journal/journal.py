@@ -91,7 +91,7 @@ class Journal:
 
     @property
     def state(self) -> JournalState:
-        """Whether everything is on disk now, and the number of failures."""
+        """Whether entries reach the disk and none was lost lately, and the number of failures."""
         shared = self._shared
         if self._writer is None:
             return JournalState(None, shared.errors)

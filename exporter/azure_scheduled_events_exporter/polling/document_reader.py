@@ -32,12 +32,10 @@ _STORED_HEADERS = ("Date", "Content-Type", "Server")
 """Response headers that are stored with a document."""
 
 EMPTY_POLLS = 3
-"""While events are current, an empty body is believed when so many have come in a row.
-
-And not sooner than :data:`EMPTY_SECONDS` after the first of them.
-"""
+"""While events are current, an empty body is not believed before so many have come in a row."""
 
 EMPTY_SECONDS = 5.0
+"""Nor is it believed sooner than so many seconds after the first of them."""
 
 
 @dataclass(eq=False)
@@ -100,7 +98,8 @@ class DocumentReader:
         now = self.clock()
         self._answered = now
         document = self._parsed(body)
-        if not (document.is_empty_body and has_events):
+        is_doubtful = document.is_empty_body and has_events
+        if not is_doubtful:
             self._empty_polls = 0
             return document
         self._empty_polls += 1
@@ -137,7 +136,8 @@ class DocumentReader:
         It is stored with this VM's name and, if it is unreadable, with the reason. A body larger
         than :data:`MOST_STORED` is not stored: it may differ at every poll, and fill the disk.
 
-        Call it after each :meth:`read`, while the client still has the headers of that answer.
+        Call it after each :meth:`read`, also after one that raised an error, while the client still
+        has the headers of that answer.
         """
         if self._is_stored or self._body is None or len(self._body) > MOST_STORED:
             return

@@ -351,7 +351,7 @@ def _changed_lives(
     lives = []
     for event_id, life in after.current.items():
         earlier = before.current.get(event_id)
-        if life is not earlier and life != earlier:
+        if life is not earlier and life != earlier:  # most are the same object, seen at once
             lives.append(life)
     lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
     return lives

@@ -21,8 +21,8 @@ class Request:
     Attributes:
         target: path and query, as in the request line.
         headers: their names are in lower case.
-        connected_at: when its connection was made, by the clock of the simulator. By default, after
-            the beginning of every fault.
+        connected_at: when its connection was made, by the clock of the simulator. The default is
+            after the beginning of every fault, so the request meets those of the agent too.
     """
 
     method: str

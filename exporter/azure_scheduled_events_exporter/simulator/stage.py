@@ -69,7 +69,8 @@ class Stage:
         self._record: deque[Happening] = deque(maxlen=_KEPT)
         self._seed = seed
         self._begun = 0  # number of scenarios that have begun
-        # What `place` shows instead of the scenario's events; None while it shows nothing.
+        # The events that `place` shows instead of the scenario's, perhaps none; None while those of
+        # the scenario are shown.
         self._by_hand: tuple[WireEvent, ...] | None = None
         self._reached = at  # the latest moment that was advanced to
         # The scenario that is being played, and its number in the playlist, from 0.

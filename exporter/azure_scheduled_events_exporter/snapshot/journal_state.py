@@ -8,8 +8,8 @@ class JournalState:
     """Whether the journal is on disk.
 
     Attributes:
-        up: whether everything is on disk, and nothing was lost lately; None if the settings keep
-            the journal in memory.
+        up: whether entries reach the disk, and none was lost lately; None if the settings keep the
+            journal in memory.
         errors: how often it could not be written.
     """
 

@@ -68,9 +68,9 @@ class CollectorAdapter(DeadlineAdapter):
         self.result: ExportResult | None = None
 
     def prepare(self, timeout: float | None) -> None:
-        """Prepare for the next exchange, of at most ``timeout`` seconds.
+        """Prepare for the next exchange, which may take ``timeout`` seconds.
 
-        None: of as many as the exporter passes.
+        If ``timeout`` is None, it may take as long as the exporter says when it calls :meth:`send`.
         """
         self._timeout = timeout
         self.result = None
@@ -84,7 +84,7 @@ class CollectorAdapter(DeadlineAdapter):
         """
         wanted = self._timeout or kwargs.get("timeout") or self._longest
         seconds = min(wanted, self._longest)
-        # Half of it to connect to one address, so that a name's second address has its turn.
+        # Half of the time to connect to one address, so that a name's second address has its turn.
         kwargs |= {"stream": True, "timeout": (seconds / 2, seconds)}
         self.begin(seconds)
         try:

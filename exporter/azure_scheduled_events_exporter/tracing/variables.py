@@ -155,7 +155,10 @@ def length_obstacle(environment: Mapping[str, str]) -> str:
 
 
 def _headers(environment: Mapping[str, str]) -> str:
-    """Return what is wrong with the headers, without their values, which are secrets."""
+    """Return what is wrong with the headers; ``""`` if nothing is.
+
+    The text has no values of headers, which are secrets.
+    """
     found = _variable("HEADERS", environment)
     text = unquote(found.text)
     if not (text.isascii() and text.isprintable()):

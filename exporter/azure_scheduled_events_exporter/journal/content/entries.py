@@ -81,7 +81,7 @@ class RequestResult:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Removes transitions and ended events from before ``before`` (Unix seconds).
+    """Removes transitions, requests and ended events from before ``before`` (Unix seconds).
 
     The journal's statistics still count them.
     """

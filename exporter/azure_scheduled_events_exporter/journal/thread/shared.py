@@ -49,7 +49,8 @@ class Work:
         entries: in their order.
         remembered: what is known after them.
         documents: bodies of IMDS to be kept.
-        oldest: documents from before this moment (Unix seconds) are not kept.
+        oldest: a file of documents that begins before this moment (Unix seconds) is closed, and a
+            new one begins.
         last_number: the newest transition that was written, to compare with the file's.
     """
 
@@ -78,7 +79,8 @@ class Shared:
         look: what the file had when the thread last looked.
         queue: the entries that wait.
         documents: bodies of IMDS that wait.
-        oldest: documents from before this moment (Unix seconds) are not kept.
+        oldest: a file of documents that begins before this moment (Unix seconds) is closed, and a
+            new one begins.
         last_number: of the newest transition on disk.
         problem: why entries wait, ``""`` while they do not.
         errors: the number of failures.

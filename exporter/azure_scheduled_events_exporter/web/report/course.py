@@ -4,8 +4,8 @@ Pure. IMDS shows states, so a start or an end lies between two documents. If nob
 between, the answer says so: a record that only follows from others is not told as a fact.
 
 An event is ``announced`` if a document showed it before its start, whichever run of the exporter
-read that document. ``pending_until`` is when a document of the run that saw the start last did so;
-it is None if the announcement was read by an earlier run only.
+read that document. ``pending_until`` is the time of the last such document, if the run that saw the
+start has read it. It is None if only an earlier run has read such a document.
 """
 
 from azure_scheduled_events_exporter.core.document import EventSource
