@@ -17,7 +17,7 @@ def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -
 
     Args:
         path: the file.
-        largest: its size at most, in bytes; a multiple of 1 MiB, as the message gives it so.
+        largest: its size at most, in bytes; a multiple of 1 MiB, because the message has it in MiB.
         what: which kind of file it should be, for the message that it is too large.
 
     Raises:

@@ -90,7 +90,7 @@ class Poller:
         self._polls = Polls()
         self._approved = False  # whether IMDS has accepted an approval in this poll
         # Whether IMDS answered an approval while this poll's document was on its way. The document
-        # may be older than the effect of that approval, so no further one is sent on it.
+        # may not show yet what that approval has done, so this poll sends no further approval.
         self._is_overtaken = False
         self._failure_log = FailureLog(state.log, state.clock)
         self.snapshot = Snapshot()

@@ -267,7 +267,7 @@ class Store:
     def time_of(self, number: int) -> float | None:
         """Return when the transition ``number`` was, in Unix seconds; None if there is none.
 
-        It is rounded to the microsecond, as followers write it.
+        It is rounded to the microsecond, as in the cursor that ``events --follow`` prints.
         """
         sql = "SELECT wall FROM transitions WHERE seq = ?"
         row = self.connection.execute(sql, (number,)).fetchone()

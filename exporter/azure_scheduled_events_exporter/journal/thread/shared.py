@@ -26,7 +26,7 @@ from .queue import MOST_BYTES, EntryQueue
 WAIT_SECONDS: Final = 2.0
 """For how long a caller waits until its entry is on disk. Then it goes on, and the entry waits."""
 _SLICE_SECONDS: Final = 0.1
-"""A wait is split into slices of this length. However long one takes, it counts as two at most.
+"""A wait is split into slices of this length. Each counts as at most two, however long it takes.
 
 So a pause of the VM, which is no fault of the disk, shortens a wait by 0.2 s at most.
 """
@@ -274,7 +274,7 @@ class Shared:
     def try_at_once(self) -> None:
         """Count a failure, and let the thread try again without waiting.
 
-        While entries wait because of a :attr:`problem`, it waits nevertheless.
+        While entries wait because of a :attr:`problem`, the thread waits nevertheless.
         """
         with self:
             self._has_work = True

@@ -65,7 +65,7 @@ def report(sources: Sources) -> Report:
 
 
 def _vms(life: Lifecycle) -> Line:
-    """Return the VMs of an event, the first ten by name."""
+    """Return the names of the first ten VMs of an event, and how many more there are."""
     names = life.event.resources
     if not names:
         return ("no VM that IMDS names",)
