@@ -21,8 +21,8 @@ from .history import lives
 def events_json(snapshot: Snapshot, now: float) -> bytes:
     """Return the body of ``/api/v1/events``.
 
-    It has the current events as last known, the history, and the answer to the question whether
-    IMDS still answers. ``now`` is wall-clock seconds.
+    It has the current events as last known, the history, and whether IMDS still answers. ``now`` is
+    wall-clock seconds.
     """
     polls = snapshot.polls
     last_success = None
