@@ -6,6 +6,7 @@ For the commands ``events``, ``history`` and ``approve``. Pure.
 from collections.abc import Iterable
 from contextlib import suppress
 
+from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.records import Record, current_record, seconds_between
@@ -61,9 +62,17 @@ def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
         _when(life, record),
         impact,
         event.resource_type,
-        ", ".join(event.resources),
+        _names(event),
         event.description,
     )
+
+
+def _names(event: ScheduledEvent) -> str:
+    """Return the VMs of an event, with the number of those whose names were left out."""
+    names = ", ".join(event.resources)
+    if not event.unlisted:
+        return names
+    return f"{names} and {event.unlisted} more"
 
 
 def _when(life: Lifecycle, record: Record) -> str:

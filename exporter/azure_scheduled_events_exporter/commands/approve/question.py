@@ -28,6 +28,9 @@ def question(chosen: Sequence[Lifecycle]) -> str:
     # Each VM once, in the order of the events.
     affected = dict.fromkeys(name for event in events for name in event.resources)
     text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(affected)}"
+    unlisted = sum(event.unlisted for event in events)
+    if unlisted:
+        text += f" and {unlisted} more"
     deleted = _deleted(events)
     if not deleted:
         return text
@@ -43,6 +46,8 @@ def _deleted(events: Iterable[ScheduledEvent]) -> list[str]:
             continue
         for name in event.resources or [_NO_NAME]:
             found[f"{name} ({event.event_type})"] = None
+        if event.unlisted:
+            found[f"{event.unlisted} more ({event.event_type})"] = None
     return list(found)
 
 

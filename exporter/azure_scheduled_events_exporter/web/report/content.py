@@ -74,8 +74,9 @@ def _vms(life: Lifecycle) -> Line:
         if line:
             line.append(", ")
         line.append(Quoted(name))
-    if len(names) > _MOST_NAMED:
-        line.append(f" and {len(names) - _MOST_NAMED} more")
+    beyond = life.event.resource_count - min(len(names), _MOST_NAMED)
+    if beyond:
+        line.append(f" and {beyond} more")
     return tuple(line)
 
 
