@@ -33,4 +33,4 @@ def test_the_whole_way(tmp_path: Path) -> None:
         alerts = 'ALERTS{event_id!=""}'
         assert query(alerts)
         assert query(f"{alerts} unless on (event_id) azure_scheduled_events:event_ended") == []
-    assert "Reboot of DRILL-vmss_0 announced" in drill.log
+    assert "Reboot of DRILL-vmss_0 has begun without notice" in drill.log
