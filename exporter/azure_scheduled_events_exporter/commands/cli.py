@@ -100,7 +100,7 @@ COMMANDS = {
     "doctor": Command("Check the whole chain, and print what to do."),
     "assets": Command("List or export dashboards, alert rules, chart and more.", (), "ACTION"),
     "drill": Command(
-        "Test your paging: raise an alert and measure how long the page takes.",
+        "Test your paging and measure how long a page takes.",
         (),
         module="commands.drill.command",
     ),
