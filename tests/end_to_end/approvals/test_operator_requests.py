@@ -7,7 +7,7 @@ a status to answer with or a ``Way``; the last rule holds for all that follow.
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -157,6 +157,35 @@ def test_imds_is_away(
     assert_nothing_is_sent(simulator, start(start_exporter, simulator.url, state))
 
 
+def test_the_journal_fails_after_the_approval(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """If the result of a request cannot be read, nobody knows whether the event is approved, and
+    the exit status says so, also after a signal. Here it is approved.
+    """
+    trouble = Locked(None, state / "journal.sqlite")  # type: ignore[arg-type] # it needs no disk of its own
+
+    def accept_and_fail(_: Sequence[str]) -> Way:
+        """Let the disk of the journal fail while IMDS accepts."""
+        trouble.begins()
+        return Way.PASS
+
+    with Gate(simulator.url, accept_and_fail) as gate:
+        exporter = start(start_exporter, gate.url, state)
+        event_id = event_ids(simulator)["Reboot"]
+        operator = begin(gate.url, state, event_id)
+        exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
+        operator.send_signal(signal.SIGINT)
+        said, _ = operator.communicate(timeout=2 * PATIENCE)
+        trouble.ends()
+    assert operator.returncode == MAYBE_APPROVED
+    *_, result = said.splitlines()
+    assert result == (
+        f"{event_id}: sent, but no result came: it may have been approved"
+        " (the journal failed: database is locked)"
+    )
+
+
 def test_operators_request_survives_a_kill(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
@@ -264,8 +293,9 @@ def test_imds_throttles_every_try(
 
 
 def test_imds_throttles_without_an_end(simulator: Simulator, state: Path) -> None:
-    """Without an exporter, the command gives up after five polls that IMDS throttled: 1 is the exit
-    status of what was not approved, the error names the answer, and nothing is sent.
+    """Without an exporter, the command gives up when IMDS has throttled its first request, and five
+    polls: 1 is the exit status of what was not approved, the error names the answer, and nothing is
+    sent.
     """
     event_id = event_ids(simulator)["Reboot"]
     simulator.inject("throttle")
@@ -275,7 +305,7 @@ def test_imds_throttles_without_an_end(simulator: Simulator, state: Path) -> Non
     assert said.startswith(f"{PROGRAM}: {simulator.url} answered 429")
     assert said.endswith("; try again")
     polls = [seen for seen in simulator.requests if "scheduledevents" in seen.path]
-    assert [seen.method for seen in polls] == ["GET"] * 5
+    assert [seen.method for seen in polls] == ["GET"] * 6
 
 
 @dataclass(frozen=True)

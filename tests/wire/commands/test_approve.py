@@ -2,8 +2,10 @@
 prints.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.journal.disk.lock import has_writer
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import assert_one_line
 from support.events.approve_command import (
@@ -20,6 +23,8 @@ from support.events.approve_command import (
     PROGRAM,
     approve,
     approved,
+    begin,
+    command_line,
     event_ids,
     group,
     on_terminal,
@@ -30,7 +35,7 @@ from support.events.approve_command import (
 from support.events.follower import event
 from support.events.journal_contents import history, vm
 from support.events.journal_recorder import set_aside
-from support.programs import PATIENCE, Exporter, environment, fetch
+from support.programs import PATIENCE, Exporter, environment, eventually, fetch
 
 NOBODY = 65534
 """The uid and gid of the account ``nobody``."""
@@ -165,6 +170,51 @@ def test_without_an_exporter(
     assert line in said.decode().partition("Approve? [y/N]")[0].splitlines(), (
         "said before the question"
     )
+
+
+def test_an_exporter_starts_while_imds_hangs(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """While the command waits for the first answer of IMDS, it keeps no exporter from starting."""
+    simulator.inject("timeout")
+    operator = begin(simulator.url, state, "any")
+    eventually(lambda: simulator.requests, "the command has asked IMDS")
+    exporter = start_exporter(simulator.url, "--journal.path", str(state))
+    exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
+    assert operator.poll() is None, "the command still waits"
+    operator.terminate()
+    operator.communicate(timeout=PATIENCE)
+    assert operator.returncode == 128 + signal.SIGTERM
+
+
+def test_a_reader_that_stands_still(simulator: Simulator, state: Path) -> None:
+    """While nobody reads what the command says, it approves all the same, and is an exporter no
+    longer than that takes.
+    """
+    read_end, write_end = os.pipe()
+    fill(write_end)
+    event_id = event_ids(simulator)["Reboot"]
+    operator = subprocess.Popen(
+        command_line(simulator.url, state, event_id, "--yes"),
+        stdout=write_end,
+        stderr=write_end,
+        env=environment(),
+    )
+    os.close(write_end)
+    eventually(lambda: approved(simulator) == [("Reboot", "vmss_0")], "the approval")
+    eventually(lambda: not has_writer(state), "another exporter could start")
+    assert operator.poll() is None, "its output waits for a reader"
+    os.close(read_end)
+    assert operator.wait(PATIENCE) == 0
+
+
+def fill(pipe: int) -> None:
+    """Write to a pipe until it has no more room."""
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, bytes(4096))
+    os.set_blocking(pipe, True)
 
 
 def test_question(simulator: Simulator, state: Path) -> None:

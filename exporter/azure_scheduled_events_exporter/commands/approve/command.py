@@ -27,7 +27,7 @@ from azure_scheduled_events_exporter.standard_streams import say
 
 from .exporter import journal_with_exporter
 from .question import is_confirmed, question
-from .requests import Asker, request_approvals
+from .requests import Asker, Ended, report, request_approvals
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
 
@@ -103,20 +103,24 @@ def _confirm_and_approve(
     else:
         asker = Asker(_operator(), Approver.OPERATOR)
     limiter = RateLimiter()
+    ended: Ended | None = None
     with journal_with_exporter(config, log, limiter, tells_no_exporter=True) as store:
-        if prepared:
-            return request_approvals(store, [prepared], asker, config)
-        chosen = to_approve(store.current(), parsed.event_ids)  # no ids: all of this VM
+        # Without a prepared event and without ids, these are all of this VM.
+        chosen = [prepared] if prepared else to_approve(store.current(), parsed.event_ids)
         # If none is open to approval, the requests start nothing: they only tell why.
-        if parsed.yes or not any(life.is_open_to_approval for life in chosen):
-            say(question(chosen))
-            return request_approvals(store, chosen, asker, config)
+        if prepared or parsed.yes or not any(life.is_open_to_approval for life in chosen):
+            ended = request_approvals(store, chosen, asker, config)
     # The journal is closed while the person reads, so that an exporter can start meanwhile.
+    if ended is not None:
+        if not prepared:
+            say(question(chosen))
+        return report(ended, config)
     print(question(chosen), flush=True)
     if not is_confirmed():
         return 1
     with journal_with_exporter(config, log, limiter) as store:
-        return request_approvals(store, chosen, asker, config)
+        ended = request_approvals(store, chosen, asker, config)
+    return report(ended, config)
 
 
 def _operator() -> str:

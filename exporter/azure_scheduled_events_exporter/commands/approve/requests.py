@@ -1,11 +1,11 @@
 """The requests of one command: queued in the journal, awaited, and withdrawn at its end.
 
 When the command ends for any reason, requests that were not sent are withdrawn. After a SIGKILL,
-they expire.
+they expire. Prints nothing before :func:`report`: until then, the command may have to be the
+exporter of this VM, and a reader that stands still must not make it stay that.
 """
 
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,12 +22,13 @@ from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.errors import ImdsError, printable
-from azure_scheduled_events_exporter.imds.api_versions import event_versions
-from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.disk.failures import FAILURES, reason
 from azure_scheduled_events_exporter.journal.tables.store import Store
 from azure_scheduled_events_exporter.standard_streams import say
+
+from .exporter import ask_imds
 
 _PATIENCE_SECONDS = 15.0
 """How long a request waits, beyond the exporter's next polls and the time of one request to IMDS.
@@ -56,13 +57,40 @@ class Asker:
     kind: Approver
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the requests of a command ended.
+
+    Attributes:
+        results: by EventId; empty if a signal came before the requests were queued.
+        failure_status: the exit status if an event is certainly not approved.
+    """
+
+    results: Mapping[str, str]
+    failure_status: int
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the command.
+
+        It is 0 if all events are approved, and :data:`_MAY_BE_APPROVED` if that is uncertain for
+        one. Otherwise it is that of the signal that ended the command, or 1.
+        """
+        if self.results and all(map(is_approved, self.results.values())):
+            return 0
+        if any(map(may_be_approved, self.results.values())):
+            return _MAY_BE_APPROVED
+        return self.failure_status
+
+
 def request_approvals(
     store: Store, chosen: Sequence[Lifecycle], asker: Asker, config: Config
-) -> int:
-    """Queue requests, wait for their results, print them, and return the exit status.
+) -> Ended:
+    """Queue requests, and wait for their results.
 
-    It is 0 if all events are approved, and :data:`_MAY_BE_APPROVED` if that is uncertain for one.
-    Otherwise it is that of the signal that ended the command, or 1.
+    Raises:
+        ExporterError: too many requests wait, so none was queued.
+        sqlite3.Error: the journal failed, and none was queued.
     """
     # One poll until the exporter finds the requests, and one for each event, because it sends one
     # request at a time.
@@ -71,6 +99,7 @@ def request_approvals(
     created = time.time()
     numbers: list[int] = []
     failure_status = 1
+    failure: Exception | None = None
     try:
         numbers = store.requests.add(
             ApprovalRequest(life, asker.name, created, created + patience, approver=asker.kind)
@@ -82,43 +111,68 @@ def request_approvals(
         )
     except Interrupted as interrupted:
         failure_status = interrupted.exit_status
+    except FAILURES as error:
+        failure = error
     finally:
         # The exporter must not send an approval after this command has reported a failure, so no
         # signal may end the command before its requests are withdrawn.
         ignore_signals()
-        if not numbers:
-            numbers = _numbers_queued_at(store, created)
-        results = _withdraw_open(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
-    current = store.current()
-    final = []
-    # There are no numbers if a signal came before the requests were queued.
-    for life, number in zip(chosen, numbers, strict=False):
-        written = results.get(number, UNKNOWN_RESULT)
-        result = result_at_the_end(written, current.get(life.event_id))
-        say(printable(f"{life.event_id}: {result}"))
-        final.append(result)
-    if _WITHDRAWN in final:
+        seconds = config.imds_timeout + _IN_FLIGHT_SECONDS
+        results = _results_at_the_end(store, chosen, numbers, created, seconds)
+    if failure is not None and not results:  # nothing was queued
+        raise failure
+    return Ended(results, failure_status)
+
+
+def report(ended: Ended, config: Config) -> int:
+    """Print the results; return the exit status."""
+    for event_id, result in ended.results.items():
+        say(printable(f"{event_id}: {result}"))
+    if _WITHDRAWN in ended.results.values():
         _say_why(config)
-    if final and all(map(is_approved, final)):
-        return 0
-    if any(map(may_be_approved, final)):
-        return _MAY_BE_APPROVED
-    return failure_status
+    return ended.exit_status
 
 
 def _say_why(config: Config) -> None:
     """Ask IMDS once, and report on standard error why the exporter may not have sent a request."""
-    versions = event_versions(config.imds_api_version)
-    wait = threading.Event().wait
-    client = ImdsClient(config.imds_endpoint, versions, RateLimiter(), wait, config.imds_timeout)
     try:
-        client.scheduled_events(config.imds_timeout)
+        ask_imds(config, RateLimiter(), config.imds_timeout)
     except ImdsError as error:
-        reason = str(error)
+        why = str(error)
     else:
-        reason = "its log, and 'doctor', say why: IMDS answers this command"
+        why = "its log, and 'doctor', say why: IMDS answers this command"
     with suppress(OSError):
-        print(f"approve: the running exporter did not send it: {reason}", file=sys.stderr)
+        print(f"approve: the running exporter did not send it: {why}", file=sys.stderr)
+
+
+def _results_at_the_end(
+    store: Store, chosen: Sequence[Lifecycle], numbers: list[int], created: float, seconds: float
+) -> Mapping[str, str]:
+    """Withdraw what is open of the requests for ``chosen``; return all results, by EventId.
+
+    There are none if nothing was queued. If the journal fails, all are :data:`UNKNOWN_RESULT`, with
+    the reason: nobody knows what the exporter has sent, or will send until the requests expire.
+
+    Args:
+        store: the journal.
+        chosen: the events.
+        numbers: those of the requests; none if the queueing did not end.
+        created: when the requests were made.
+        seconds: how long to wait for those that are being sent.
+    """
+    try:
+        queued = numbers or _numbers_queued_at(store, created)
+        written = _withdraw_open(store, queued, seconds)
+        current = store.current()
+    except FAILURES as error:
+        unknown = f"{UNKNOWN_RESULT} (the journal failed: {reason(error)})"
+        return {life.event_id: unknown for life in chosen}
+    return {
+        life.event_id: result_at_the_end(
+            written.get(number, UNKNOWN_RESULT), current.get(life.event_id)
+        )
+        for life, number in zip(chosen, queued, strict=False)  # all are queued, or none
+    }
 
 
 def _numbers_queued_at(store: Store, created: float) -> list[int]:
@@ -138,8 +192,10 @@ def _withdraw_open(store: Store, numbers: Sequence[int], seconds: float) -> Mapp
 
     def all_have_results() -> bool:
         """Withdraw what can be withdrawn now; return whether nothing is being sent any more."""
-        # At each call, because a request that is being sent waits again if IMDS throttles it.
-        store.requests.withdraw(numbers, _WITHDRAWN)
+        # At each call, because a request that is being sent waits again if IMDS throttles it. Not
+        # if there is nothing to withdraw: then a disk that is full changes no result.
+        if len(store.requests.results(numbers)) < len(numbers):
+            store.requests.withdraw(numbers, _WITHDRAWN)
         return len(store.requests.results(numbers)) == len(numbers)
 
     if not until(all_have_results, time.monotonic() + seconds):

@@ -17,7 +17,6 @@ from azure_scheduled_events_exporter.log_limits import Changes
 from .process import write_in_background
 
 _AGAIN_SECONDS: Final = 10.0
-"""How long after the start of an approval the next one for the same event may start."""
 
 
 class Approvals:
@@ -26,14 +25,22 @@ class Approvals:
     Args:
         command: the command line that approves the event that it reads from standard input.
         log: where it is logged that an event is not approved.
+        again_seconds: how long after the start of an approval the next one for the same event may
+            start.
     """
 
-    def __init__(self, command: Sequence[str], log: Logger) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Logger, again_seconds: float = _AGAIN_SECONDS
+    ) -> None:
         self._command = command
         self._log = log
+        self._again_seconds = again_seconds
         self._running: dict[str, Popen[bytes]] = {}  # by EventId
         # When the next approval of an event may start: monotonic time by EventId.
         self._next_at: dict[str, float] = {}
+        # NotBefore of an event when its last approval started, by EventId.
+        self._not_before: dict[str, float | None] = {}
+        self._approved: set[str] = set()  # EventIds of those whose last approval succeeded
         self._reasons = Changes()  # why an event is not approved, by EventId
 
     @property
@@ -44,23 +51,31 @@ class Approvals:
     def approve(self, prepared: Iterable[tuple[Lifecycle, str]]) -> None:
         """Approve the events for which the VM is prepared. Call it at every poll.
 
-        An approval that failed is tried again until its event is approved or has started.
+        An approval that failed is tried again until its event is approved or has started. After one
+        that succeeded, the next one starts when NotBefore has changed: the event may need it.
 
         ``prepared``: each event with why the hook may not approve it, which is logged; ``""`` if it
         may.
         """
-        self._running = {
-            event_id: process
-            for event_id, process in self._running.items()
-            if process.poll() is None
-        }
+        for event_id, process in list(self._running.items()):
+            status = process.poll()
+            if status is not None:
+                del self._running[event_id]
+            if status == 0:
+                self._approved.add(event_id)
         for life, reason in prepared:
             if not life.is_open_to_approval:
                 continue
             self._log_reason(life, reason)
-            is_due = time.monotonic() >= self._next_at.get(life.event_id, 0.0)
+            is_due = self._is_due(life)
             if is_due and not reason and life.event_id not in self._running:
                 self._approve(life)
+
+    def _is_due(self, life: Lifecycle) -> bool:
+        """Return whether an approval of an event may start now, if none is running."""
+        if life.event_id in self._approved and self._not_before[life.event_id] == life.not_before:
+            return False
+        return time.monotonic() >= self._next_at.get(life.event_id, 0.0)
 
     def terminate(self) -> None:
         """Ask the processes to end; each withdraws its request if that was not sent."""
@@ -78,7 +93,9 @@ class Approvals:
 
     def _approve(self, life: Lifecycle) -> None:
         """Start the process that approves an event."""
-        self._next_at[life.event_id] = time.monotonic() + _AGAIN_SECONDS
+        self._next_at[life.event_id] = time.monotonic() + self._again_seconds
+        self._not_before[life.event_id] = life.not_before
+        self._approved.discard(life.event_id)
         process = Popen(self._command, stdin=PIPE)  # noqa: S603 - this program
         self._running[life.event_id] = process
         write_in_background(process.stdin, encode(life).encode())
