@@ -125,8 +125,8 @@ def expired_unsent(throttled: int, *, is_outdated: bool) -> str:
         return f"not approved: it was sent, and IMDS throttled {tries} (429): try again"
     if is_outdated:
         return (
-            "not approved: it was not sent before it expired: IMDS or this VM is slow, so the"
-            " document was too old"
+            "not approved: it was not sent before it expired: IMDS, the journal's disk or this VM"
+            " is slow, so the document was too old"
         )
     return "not approved: it was not sent before it expired"
 

@@ -5,6 +5,7 @@ sends nothing (``approval.sender`` does).
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -109,8 +110,9 @@ class ApprovalScheduler:
         """Return what may be approved now, and results for operators' requests that are not sent.
 
         What operators and hooks requested comes first, in the order of ``requests``. What rules
-        approve follows, in the order of ``known``. The sender takes at most one of them for each
-        document.
+        approve follows, in the order of ``known``. Within each of both, events whose last request
+        failed come behind the others, and the one that failed last is the last. The sender takes at
+        most one of them for each document, so no event holds up another one for long.
 
         The results are texts for people, by the numbers of the requests. Sets :attr:`statuses`.
         """
@@ -129,7 +131,16 @@ class ApprovalScheduler:
                 decision = policy.decide(life, vm_name, now)
                 if self._may_send_for_rule(life, decision, now):
                     due.append(Due(life, Approver.EXPORTER, decision.rule))
+        due.sort(key=self._turn)
         return due, results
+
+    def _turn(self, due: Due) -> tuple[bool, float]:
+        """Return the place of ``due`` among all that is due: the lowest is sent first."""
+        retry = self._retries.get(due.life.event_id)
+        failed_at = -math.inf
+        if retry is not None:
+            failed_at = retry.at.monotonic
+        return due.approver is Approver.EXPORTER, failed_at
 
     def _forget_others(self, current: Mapping[str, Lifecycle]) -> None:
         """Forget the failures and logged reasons of all events but ``current``.

@@ -1,7 +1,8 @@
 """Sends what is due to IMDS, and keeps operators' requests in the journal up to date.
 
-Each request to IMDS is for one event, so that an event that IMDS refuses holds up no other. It is
-sent by a thread of its own, so that polls go on while IMDS does not answer.
+Each request to IMDS is for one event, and each event has its turn (``approval.scheduler``), so that
+one that IMDS refuses holds up no other. A request is sent by a thread of its own, so that polls go
+on while IMDS does not answer.
 
 Must not decide what is due (``approval.scheduler``), and not write events to the journal:
 ``polling.poller`` does, before the request and after its answer.

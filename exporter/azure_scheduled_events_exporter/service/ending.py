@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from types import FrameType
 
 LONGEST_SECONDS = 1.9
@@ -41,7 +43,9 @@ class Ending:
         self._has_terminal = os.isatty(0)  # at the start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: asyncio.Event | None = None
-        self._exit_timer: threading.Timer | None = None  # runs once the end has begun
+        # Has an item once the end has begun. A signal may come while another one is handled, and
+        # this queue allows that.
+        self._begins: SimpleQueue[None] = SimpleQueue()
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -66,7 +70,13 @@ class Ending:
                 signal.signal(number, earlier)
 
     def attach(self) -> None:
-        """From now on, a signal ends :meth:`wait` in the running event loop."""
+        """From now on, a signal ends :meth:`wait` in the running event loop.
+
+        Raises:
+            RuntimeError: the system does not allow another thread.
+        """
+        # Started now, because at the limit of the unit's tasks, no thread could be started later.
+        threading.Thread(target=self._exit_when_late, name="ending", daemon=True).start()
         self._begun = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -83,16 +93,21 @@ class Ending:
     def begin(self) -> None:
         """Begin the end: from now on the process has :data:`LONGEST_SECONDS`.
 
-        Any thread may call.
+        Any thread may call. Call :meth:`attach` first.
         """
-        if self._exit_timer is None:
-            # Never cancelled, because a thread can delay the exit of the interpreter.
-            self._exit_timer = threading.Timer(LONGEST_SECONDS, lambda: os._exit(self.status))
-            self._exit_timer.daemon = True
-            self._exit_timer.start()
+        self._begins.put(None)
         if self._loop is not None and self._begun is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
                 self._loop.call_soon_threadsafe(self._begun.set)
+
+    def _exit_when_late(self) -> None:
+        """Exit :data:`LONGEST_SECONDS` after the end has begun. A thread runs this.
+
+        Nothing cancels it, because a thread can delay the exit of the interpreter.
+        """
+        self._begins.get()
+        time.sleep(LONGEST_SECONDS)
+        os._exit(self.status)
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
         """End the process: at once if no event loop runs yet, otherwise in its loop."""

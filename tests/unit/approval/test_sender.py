@@ -98,15 +98,29 @@ def send_first(sender: ApprovalSender, known: Lifecycles) -> Answer:
 
 
 def test_an_event_that_is_not_shown_holds_up_no_other(
-    sender: ApprovalSender, known: Lifecycles, clock: Clock
+    sender: ApprovalSender, known: Lifecycles
 ) -> None:
-    """An event that has left the document is not sent, and the next one is."""
-    send_first(sender, known)  # nobody listens there, so it fails
-    # A is due again after a pause, and has left the document until then.
-    clock.passes(3600.0)
+    """An event that the newest document does not show is not sent, and the next one is."""
     left = sender.due(known, {"B"}, "vm", is_name_confirmed=True)
     assert left is not None
     assert left.life.event_id == "B"
+
+
+def test_an_event_whose_approval_fails_holds_up_no_other(
+    sender: ApprovalSender, known: Lifecycles, clock: Clock
+) -> None:
+    """However far apart polls are, the events that are due take turns: the one that was tried
+    longest ago, or never, is sent first.
+    """
+    tried = []
+    for _ in range(4):
+        due = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
+        assert due is not None
+        tried.append(due.life.event_id)
+        sender.send(due, NOW)
+        sender.answer(60.0)  # nobody listens there, so it has failed
+        clock.passes(3600.0)  # more than any pause, so that both are due
+    assert tried == ["A", "B", "A", "B"]
 
 
 @contextmanager

@@ -140,7 +140,10 @@ def _say_why(config: Config) -> None:
     except ImdsError as error:
         why = str(error)
     else:
-        why = "its log, and 'doctor', say why: IMDS answers this command"
+        why = (
+            "its log, and 'doctor', say why: IMDS answers this command, but IMDS or the journal's"
+            " disk may be slow"
+        )
     with suppress(OSError):
         print(f"approve: the running exporter did not send it: {why}", file=sys.stderr)
 
