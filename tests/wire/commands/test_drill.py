@@ -78,8 +78,10 @@ def test_the_exporters_own_way(
     assert receiver.notified("/pager")[0] == WITHOUT_NOTICE
     name, severity, _firing = WITHOUT_NOTICE
     receiver.wait_for([(name, severity, "resolved")])
-    page, resolved, *_ = receiver.notifications
-    assert resolved.body["alerts"][0]["annotations"] == page.body["alerts"][0]["annotations"]
+    page, resolve, *_ = receiver.notifications
+    [firing] = page.body["alerts"]
+    [resolved] = resolve.body["alerts"]
+    assert resolved["annotations"] == firing["annotations"]
     assert alertmanager.alerts() == []
     assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
 
