@@ -90,16 +90,16 @@ def test_a_hook_of_another_name_is_missed(imds: Simulator, hook: Start) -> None:
     """If the name is changed during an event, the log names the file of the hook that has prepared
     and does not run; a hook that runs is not named.
     """
-    other = hook("--name", "other", file="other")
+    # Files are looked at in the order of their names: this hook would be named before the first.
+    running = hook("--name", "always", file="always")
     first = hook("--name", "first", file="first")
     imds.set_document([event()])
-    for program in (other, first):
+    for program in (running, first):
         program.wait_for_line("run ended.* phase=prepare .*outcome=ok")
     first.terminate()
-    imds.set_document([])
     second = hook("--name", "second", file="second")
     second.wait_for_line("has prepared, and does not run.*hook-first.json.*event_id=A")
-    assert second.lines("hook-other.json") == []
+    assert second.lines("hook-always.json") == []
 
 
 def test_a_damaged_file(imds: Simulator, hook: Start, tmp_path: Path) -> None:
