@@ -3,8 +3,11 @@
 import logging
 from pathlib import Path
 
+import pytest
+
 from azure_scheduled_events_exporter.commands.hook.approvals import Approvals
 from support.events.hooked_events import life
+from support.hosts.task_limit import no_more_threads
 
 
 def test_when_it_approves_again(tmp_path: Path) -> None:
@@ -28,3 +31,23 @@ def test_when_it_approves_again(tmp_path: Path) -> None:
         for process in approvals.running:
             process.wait()
         assert started.read_text().splitlines() == ["again"] * starts, why
+
+
+def test_an_approval_that_cannot_be_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the limit of tasks, no approval starts. The hook does not end: it logs it, and tries
+    again.
+    """
+    got = tmp_path / "got"
+    log = logging.getLogger(__name__)
+    approvals = Approvals(["sh", "-c", f'cat >"{got}"'], log, again_seconds=0.0)
+    prepared = [(life(), "")]
+    with no_more_threads():
+        approvals.approve(prepared)
+    assert "hook cannot start its approval" in caplog.text
+    assert not approvals.running
+    approvals.approve(prepared)
+    (process,) = approvals.running
+    assert process.wait() == 0
+    assert '"A"' in got.read_text(), "the event"

@@ -6,15 +6,16 @@ Which of these events the hook may approve is decided in ``plan``.
 import time
 from collections.abc import Iterable, Sequence
 from logging import Logger
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.commands.interruption import uninterrupted
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.log_limits import Changes
 
-from .process import write_in_background
+from .process import input_of
 
 _AGAIN_SECONDS: Final = 10.0
 
@@ -92,10 +93,16 @@ class Approvals:
             )
 
     def _approve(self, life: Lifecycle) -> None:
-        """Start the process that approves an event."""
+        """Start the process that approves an event; log it if that fails."""
         self._next_at[life.event_id] = time.monotonic() + self._again_seconds
         self._not_before[life.event_id] = life.not_before
         self._approved.discard(life.event_id)
-        process = Popen(self._command, stdin=PIPE)  # noqa: S603 - this program
-        self._running[life.event_id] = process
-        write_in_background(process.stdin, encode(life).encode())
+        try:
+            with uninterrupted(), input_of(encode(life).encode()) as stdin:
+                process = Popen(self._command, stdin=stdin)  # noqa: S603 - this program
+                self._running[life.event_id] = process
+        except OSError as error:
+            self._log.warning(
+                "hook cannot start its approval, and tries again soon",
+                extra=logs.facts(event_id=life.event_id, error=error),
+            )

@@ -21,6 +21,7 @@ from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOu
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .approvals import Approvals
+from .output import Output
 from .plan import Rules, awaited, begins, lapsed, missed, prepared, why_not
 from .process import TERMINATE, Process, end_leftovers
 from .runs import Runs
@@ -57,6 +58,7 @@ class Hook:
         self._command = command
         self._approvals = approvals
         self._log = log
+        self._output = Output(log)
         self._processes: dict[str, Process] = {}  # by the id of the run, `HookRun.run`
         self._reasons = Changes()  # why nothing is prepared, by EventId
         self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`
@@ -135,6 +137,7 @@ class Hook:
             child.kill()
             child.wait()
         self._runs.close()
+        self._output.close()
 
     def _log_open_runs(self) -> None:
         """Log what an earlier hook of this name has left: interrupted runs, a preparation.
@@ -189,7 +192,7 @@ class Hook:
         with self._guarded(run):
             self._runs.keep(run)  # before the command runs: what has begun is known after a restart
             with uninterrupted():  # a signal in between would leave a process that nobody ends
-                self._processes[run.run] = Process(self._command, run)
+                self._processes[run.run] = Process(self._command, run, self._output.pass_on)
 
     def _watch_all(self, view: View) -> None:
         """Watch each run whose command is running."""

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -45,8 +45,13 @@ _LATE_OUTPUT_SECONDS = 0.2
 class Process(subprocess.Popen[bytes]):
     """The command of ``run`` and its children.
 
-    The command gets the event in variables, and as JSON on standard input. Its output is passed on
-    to the standard output of this process.
+    The command gets the event in variables, and as JSON on standard input.
+
+    Args:
+        command: the command line, without the phase.
+        run: the run that begins.
+        pass_on: gets the output, piece by piece, in a thread. It must not wait: the command waits
+            for it.
 
     Attributes:
         run: the run, as it was when it began.
@@ -54,14 +59,17 @@ class Process(subprocess.Popen[bytes]):
         began: when it was started, by the monotonic clock.
 
     Raises:
-        OSError, ValueError: the command cannot be started.
+        OSError, ValueError: the command cannot be started, and does not run.
     """
 
-    def __init__(self, command: Sequence[str], run: HookRun) -> None:
+    def __init__(
+        self, command: Sequence[str], run: HookRun, pass_on: Callable[[bytes], None]
+    ) -> None:
         self.run = run
         self.stop: Stop | None = None
         self.began = time.monotonic()
         self._tail = b""
+        self._pass_on = pass_on
         record = record_of(run)
         # Only the variables have these; standard input has the record as it was stored.
         record |= {
@@ -69,18 +77,18 @@ class Process(subprocess.Popen[bytes]):
             "phase": run.phase,
             "run": run.run,
         }
-        super().__init__(
-            [*command, run.phase],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=_environment(record),
-            start_new_session=True,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
-        assert self.stdout  # noqa: S101 - it is a pipe
-        write_in_background(self.stdin, run.record.encode())
-        self._reader = _start_thread(self._read, self.stdout)
+        # The process is started last. If it were there when a thread cannot be started, it would
+        # run without being known to the hook.
+        with input_of(run.record.encode()) as stdin, self._output() as stdout:
+            super().__init__(
+                [*command, run.phase],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                env=_environment(record),
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the command, and to its children, also if it has ended.
@@ -99,14 +107,23 @@ class Process(subprocess.Popen[bytes]):
         lines = self._tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
         return "\n".join(printable(line.rstrip())[:_LONGEST_LINE] for line in lines)
 
+    @contextmanager
+    def _output(self) -> Iterator[IO[bytes]]:
+        """Open a pipe for the output, from which a thread reads. Raises OSError.
+
+        The block starts the process that writes to it, or else raises, and then the thread ends.
+        """
+        output, stdout = _pipe()
+        with stdout:
+            self._reader = _start_thread(self._read, output)
+            yield stdout
+
     def _read(self, output: IO[bytes]) -> None:
         """Pass the output on until its end, and keep its tail. A thread runs this."""
         with output, suppress(OSError):
             while chunk := os.read(output.fileno(), _TAIL_BYTES):
                 self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-                with suppress(OSError, ValueError):  # perhaps nobody reads the hook's output
-                    sys.stdout.buffer.write(chunk)
-                    sys.stdout.buffer.flush()
+                self._pass_on(chunk)
 
 
 def end_leftovers(runs: Iterable[HookRun]) -> None:
@@ -124,17 +141,38 @@ def end_leftovers(runs: Iterable[HookRun]) -> None:
                 os.kill(int(folder.name), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def _start_thread(work: Callable[..., None], *arguments: object) -> threading.Thread:
-    """Run ``work`` in a thread of its own, which does not keep the process from ending."""
-    thread = threading.Thread(target=work, args=arguments, daemon=True)
-    thread.start()
+@contextmanager
+def input_of(content: bytes) -> Iterator[IO[bytes]]:
+    """Open a pipe whose reader gets ``content``. Raises OSError.
+
+    The block starts the process that reads it. A thread writes, because the process may not read.
+    """
+    stdin, pipe = _pipe()
+    with stdin:
+        _start_thread(_write, pipe, content)
+        yield stdin
+
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    """Return the two ends of a new pipe: the one to read, and the one to write. Raises OSError."""
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
+
+
+def _start_thread(
+    work: Callable[..., None], pipe: IO[bytes], *arguments: object
+) -> threading.Thread:
+    """Run ``work`` in a thread of its own, which closes ``pipe``, and does not keep the process.
+
+    Raises OSError: no thread can be started, for example at the limit of tasks. The pipe is closed.
+    """
+    thread = threading.Thread(target=work, args=(pipe, *arguments), daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        pipe.close()
+        raise OSError(str(error)) from error
     return thread
-
-
-def write_in_background(pipe: IO[bytes] | None, content: bytes) -> None:
-    """Write to the standard input of a command, which may not read it, and close it."""
-    assert pipe  # noqa: S101 - it was asked for
-    _start_thread(_write, pipe, content)
 
 
 def _write(pipe: IO[bytes], content: bytes) -> None:

@@ -1,6 +1,6 @@
 """What the tests of the command ``hook`` share: IMDS, hooks and an exporter."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ def imds() -> Iterator[Simulator]:
 def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
     """Start hooks, ``hook(*options, script="exit 1", vm="vm_0")``, that end with the test;
     ``script`` is added. Without ``file``, the script and its log are named after the VM.
+    ``through``: the command line that starts the hook, which is added to it.
     """
     started: list[Program] = []
 
@@ -32,6 +33,7 @@ def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
         vm: str = "vm_0",
         file: str = "",
         endpoint: str = "",
+        through: Sequence[str] = (),
         **env: str,
     ) -> Program:
         name = file or vm
@@ -41,8 +43,8 @@ def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
         url = f"{endpoint or imds.url}/vm/{vm}"
         flags = ("--imds.endpoint", url, "--journal.path", str(tmp_path / vm))
         output = tmp_path / f"hook-{len(started)}.log"
-        arguments = [COMMAND, "hook", *flags, "--poll.interval", "300ms", *options, "--", str(path)]
-        program = Program(arguments, output, **environment(**env))
+        arguments = ["hook", *flags, "--poll.interval", "300ms", *options, "--", str(path)]
+        program = Program([*through, COMMAND, *arguments], output, **environment(**env))
         started.append(program)
         return program.__enter__()
 

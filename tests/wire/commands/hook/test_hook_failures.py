@@ -5,6 +5,8 @@ import os
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.simulator import Simulator
@@ -150,6 +152,31 @@ def test_a_command_that_is_gone(imds: Simulator, hook: Start, tmp_path: Path) ->
     started.wait_for_line("command cannot be run.*event_id=A")
     away.rename(script)
     eventually(lambda: script_starts(tmp_path) == ["prepare A"], "another try")
+
+
+@pytest.mark.parametrize("output", ["stands still", "closed"])
+def test_output_that_nobody_reads(
+    imds: Simulator, hook: Start, tmp_path: Path, output: str
+) -> None:
+    """A script that prints more than the hook's standard output takes ends all the same. The log
+    says once that output is lost, and the end of the output is kept.
+    """
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    target = "&-" if output == "closed" else f'"{fifo}"'
+    through = ("/bin/sh", "-c", f'exec "$0" "$@" >{target}')
+    prints = "yes | head -c 1000000; echo the end"
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # it never reads
+    try:
+        started = hook(through=through, script=prints)
+        imds.set_document([event()])
+        started.wait_for_line("run ended.* phase=prepare .*outcome=ok")
+        assert len(started.lines("standard output of the hook is lost")) == 1
+        assert started.terminate() == 0
+    finally:
+        os.close(reader)
+    stored = json.loads(state_file(tmp_path / "vm_0", "default").read_text())["unsent"]
+    assert json.loads(stored[0])["output"].endswith("the end")
 
 
 def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
