@@ -204,7 +204,8 @@ def _in_words(events: Events) -> str:
 )
 def test_pages_name_every_event_type(page: str) -> None:
     """The pages that CONTRIBUTING's recipe for a new event type lists, because they are written by
-    hand, name each event type.
+    hand, name each event type. Of ``queries.md``, which it lists too, ``test_reference_pages``
+    compares the whole table.
     """
     text = (DOCS / page).read_text()
     assert [event_type for event_type in EVENT_FACTS if event_type not in text] == []

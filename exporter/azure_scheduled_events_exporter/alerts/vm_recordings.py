@@ -45,7 +45,7 @@ _ANSWERED = 180
 A scrape that fails leaves the series of its exporter without samples until the next scrape, which
 comes up to two minutes later.
 """
-_BACK_AFTER = 180
+BACK_AFTER = 180
 """Seconds after the beginning of an impact, after which a VM that answers may be back.
 
 What its exporter answered before the VM failed is read for up to a scrape interval, which is at
@@ -179,15 +179,15 @@ def _back(remembered: str) -> Recording:
     while it has shown its own event within ``_SHOWN``.
 
     If the VM's host failed, the VM never showed the event, and its last answer from before the
-    failure counts for a while: see ``_BACK_AFTER``. If the event begins later than announced, its
-    impact is newer than the answer, and ``_BACK_AFTER`` begins again.
+    failure counts for a while: see ``BACK_AFTER``. If the event begins later than announced, its
+    impact is newer than the answer, and ``BACK_AFTER`` begins again.
 
     A VM whose event was cancelled is not hit. An exporter that missed the start of the event may
     call it cancelled, so that counts only if none has seen it complete. An event that has completed
     before its announced time was approved, so its VM is to come back.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
-    began = f"{hit} < time() - {_BACK_AFTER}"
+    began = f"{hit} < time() - {BACK_AFTER}"
     was_back = f"last_over_time({VM_BACK}[{remembered}])"
     cancelled = (
         f'{RECORDED_END} and on (event_id) {ENDED}{{outcome="cancelled"}}'
@@ -206,13 +206,13 @@ def _back(remembered: str) -> Recording:
             or {was_cancelled}
         """),
         meaning=(
-            f"impacts that began over {_BACK_AFTER} s ago, whose VM answers and has not shown the"
+            f"impacts that began over {BACK_AFTER} s ago, whose VM answers and has not shown the"
             f" event for {_SHOWN}; and those of events that were cancelled"
         ),
         rows="VM and event",
         value=f"when the impact began, {TIME}",
         note=(
-            f"Line 2: the impact began over {_BACK_AFTER} s ago, and the VM answers. Earlier, an"
+            f"Line 2: the impact began over {BACK_AFTER} s ago, and the VM answers. Earlier, an"
             " answer may be the last one of a VM that has just failed. Line 3: this rule recorded"
             " the row before, and the event has not begun again since. Line 5: not while the VM"
             f" shows the event itself, or did within {_SHOWN}, because a document can miss an event"

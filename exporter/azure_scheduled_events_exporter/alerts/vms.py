@@ -18,7 +18,7 @@ from .series import (
 )
 from .settings import Settings
 from .vm_labels import vm_labels
-from .vm_recordings import AFTER, BEFORE
+from .vm_recordings import AFTER, BACK_AFTER, BEFORE
 
 MAINTENANCE = f"{PREFIX}Maintenance"
 MADE_PREFIX = "maintenance_"
@@ -45,9 +45,10 @@ def _half_of_a_set() -> str:
     away in the first. Otherwise one request for the whole set would alone hit all VMs that are
     away, and so hide two other events.
 
-    Both conditions count the VMs of ``VM_AWAY``, all of which have an exporter.
+    Both conditions count the VMs of ``VM_AWAY``, all of which have an exporter, as those of
+    ``SCALE_SET_VMS`` have. A set may have VMs away that are not counted as its VMs yet, so the
+    share is cut off at 1.
     """
-    # A set may have VMs away that are not counted as its VMs yet, so the share is at most 1.
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
     return promql(f"""
@@ -146,11 +147,12 @@ def _maintenance(settings: Settings) -> Alert:
         ),
         ends=(
             "The alert resolves 5 minutes after the VM has answered again, or after an exporter has"
-            f" seen the end of the event. From {AFTER} s after the beginning of the impact, an"
-            " answer counts if the VM reads IMDS, and after a minute more also if it has not shown"
-            " the event for 3 minutes. If none of these happens, the alert resolves 35 minutes"
-            " after an exporter last showed the event (15 minutes for a Preempt or Terminate), and"
-            " at the latest 2 hours after the impact began."
+            f" seen the end of the event. An answer counts from {AFTER} s after the beginning of"
+            " the impact if the VM reads IMDS. One of a VM that does not read IMDS counts from"
+            f" {BACK_AFTER} s on, if the VM has not shown the event for 3 minutes. If the VM does"
+            " not answer and no exporter sees the end, the alert resolves 35 minutes after an"
+            " exporter last showed the event (15 minutes for a Preempt or Terminate), and at the"
+            " latest 2 hours after the impact began."
         ),
     )
 

@@ -199,8 +199,9 @@ def _place_in(store: Store, place: _Place) -> _Place:
     may be another journal by now, or an older copy of the same. If it is not certain what is new in
     it, a repeated line is better than a gap.
 
-    The result keeps the time of ``place``, also with a lower number. So a later look notices it if
-    that number has become the number of another transition.
+    The result keeps the time of ``place``, also with a lower number: that of the last transition
+    that was printed. If an exporter goes on with an older copy, it gives the numbers that the copy
+    lacks to other transitions. Later looks then find the place by its time.
     """
     found = store.position()
     if found.last_number == 0:
@@ -218,7 +219,7 @@ def _place_in(store: Store, place: _Place) -> _Place:
     if is_there and place.at is not None and time_there != place.at:
         # An older copy of the journal was put back, and an exporter went on with it: the number is
         # that of another transition by now.
-        return _Place(store.last_before(place.at), found.epoch, place.at)
+        return _Place(store.last_until(place.at), found.epoch, place.at)
     # An older copy may also have fewer transitions than were printed. Then all of it was printed.
     return _Place(min(place.seq, found.last_number), found.epoch, place.at)
 

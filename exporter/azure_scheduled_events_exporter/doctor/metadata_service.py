@@ -122,7 +122,7 @@ def _finding_of(error: ExporterError) -> str:
 
 def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     """Return what to do about a request for ``path`` that failed."""
-    if not isinstance(error, ImdsError):
+    if not isinstance(error, ImdsError):  # the answer is JSON, but not what IMDS would say
         return (
             "If another server answers there, correct --imds.endpoint; else save the answer and"
             " report it."
@@ -141,7 +141,7 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     is_cause_known = error.hint != "" and not error.hint.startswith(UNKNOWN)
     if is_cause_known:
         return advice
-    if error.outcome is Outcome.INVALID_DOCUMENT:
+    if error.outcome is Outcome.INVALID_DOCUMENT:  # too long to be read at all
         return "Save the answer and report it."
     return _way_to_the_service(error, advice, endpoint)
 

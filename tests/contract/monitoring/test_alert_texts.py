@@ -100,7 +100,8 @@ def test_texts_and_links(name: str, minute: int, summary: str, board: str, tmp_p
     assert texts.count("summary=") == 1, "there is no other alert of this name"
 
 
-# Alerts whose text has a time: the name, the minute at which the text is read, and a part of it.
+# Alerts: the name, the minute at which the text is read, and the part of it that says when the
+# event begins or began. After an event, and in an advice, this has no time of day.
 TIMES = (
     (
         "HookFailed",
@@ -125,7 +126,9 @@ TIMES = (
 
 @pytest.mark.parametrize(("name", "minute", "part"), TIMES)
 def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
-    """Alerts about hooks, approvals, pauses and scale sets say when the event begins or began."""
+    """Alerts about hooks, approvals, pauses and scale sets say when the event begins or began, or
+    that it is over.
+    """
     timeout = 'event_type="Reboot",phase="prepare",outcome="timeout"'
     failed = 'event_type="Reboot",phase="recover",outcome="failed"'
     rows = (

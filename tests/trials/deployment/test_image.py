@@ -297,7 +297,7 @@ def test_what_is_in_it(image: Image) -> None:
     assert installed == {*pinned, "azure-scheduled-events-exporter"}
     folders_of_the_build = {"source", "build", "dist", "assets", "wheels"}
     assert not folders_of_the_build & {path.name for path in image.root.iterdir()}
-    # The build has files of this machine in their places.
+    # While the image is built, these files are those of this machine: the image has them empty.
     for name in ("hosts", "hostname", "resolv.conf"):
         assert (image.root / "etc" / name).read_text() == "", name
     leftovers = [

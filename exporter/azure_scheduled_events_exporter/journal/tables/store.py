@@ -273,7 +273,7 @@ class Store:
         row = self.connection.execute(sql, (number,)).fetchone()
         return round(float(row[0]), 6) if row else None
 
-    def last_before(self, wall: float) -> int:
+    def last_until(self, wall: float) -> int:
         """Return the number of the last transition until ``wall``; 0 if there is none.
 
         ``wall``: Unix seconds, rounded as :meth:`time_of` does.
