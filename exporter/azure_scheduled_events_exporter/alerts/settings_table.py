@@ -141,7 +141,10 @@ class AlertSetting:
 
     def _check_item(self, text: str) -> None:
         if self.pattern and not re.fullmatch(self.pattern, text):
-            raise UsageError(f"{self.name}: '{text}' is not possible: {self.possible}")
+            shown = f"'{text}'"
+            if self.pattern == _URL:  # the address of a webhook is a secret
+                shown = "its value"
+            raise UsageError(f"{self.name}: {shown} is not possible: {self.possible}")
         for each in re.findall(self.regexps, text):
             try:
                 re.compile(each)

@@ -190,15 +190,22 @@ def _run(words: Sequence[str]) -> int:
     except SystemExit:  # after --help and --version
         return 0
     if unknown:
-        shown = " ".join(map(without_password, unknown))
+        shown = " ".join(map(_shown, unknown))
         parser.error(f"unrecognized arguments: {shown}{_hint(unknown, parser)}")
     return int(parsed.command(parsed))
+
+
+def _shown(word: str) -> str:
+    """Return what an error repeats of ``word``: of a flag only its name, without the value."""
+    if word.startswith("-"):
+        return word.partition("=")[0]
+    return without_password(word)
 
 
 def _no_command(word: str) -> UsageError:
     """Return (not raise) the error that the program's first word, or ``""``, is no command."""
     if word.lstrip("-").partition("=")[0] in FLAGS:
-        shown = without_password(word)
+        shown = _shown(word)
         return UsageError(
             f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)"
         )

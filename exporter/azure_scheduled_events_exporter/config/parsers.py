@@ -97,10 +97,12 @@ def collector(text: str) -> str | None:
 def alertmanagers(text: str) -> tuple[str, ...]:
     """Return the addresses between commas, without slashes at their ends."""
     urls = [each.strip().rstrip("/") for each in text.split(",") if each.strip()]
-    for url in urls:
-        checked(
-            url, "the address of an Alertmanager", "http://HOST:9093, or https; several with commas"
-        )
+    write = "http://HOST:9093, or https; several with commas, and %2C for one in a password"
+    for number, url in enumerate(urls, start=1):
+        try:
+            checked(url, "that of an Alertmanager", write)
+        except ValueError as error:
+            raise ValueError(f"address {number} {error}") from None
     return tuple(dict.fromkeys(urls))  # one that is named twice would get every alert twice
 
 

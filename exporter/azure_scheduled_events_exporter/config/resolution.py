@@ -72,8 +72,8 @@ def _refuse_quotes(text: str) -> None:
     """
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         raise ValueError(
-            f"{text[:100]} begins and ends with a quote, which Docker's --env-file and Kubernetes"
-            " take for a part of the value: write it without quotes"
+            "begins and ends with a quote, which Docker's --env-file and Kubernetes take for a part"
+            " of the value: write it without quotes"
         )
 
 

@@ -8,8 +8,6 @@ from urllib.parse import SplitResult, urlsplit
 
 import requests
 
-from azure_scheduled_events_exporter.errors import without_password
-
 _PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d+)?", re.ASCII)
 """A host name or IPv4 address, with or without a port."""
 
@@ -27,7 +25,7 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
 
     Raises:
         ValueError: it is not an address that requests, which every client here uses, can ask. Its
-            message has no password.
+            message has no part of ``text``: nobody knows where a password in it ends.
     """
     try:
         parts = urlsplit(text)
@@ -35,7 +33,7 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise ValueError(f"{without_password(text)!r} is not {what}: write {write}")
+        raise ValueError(f"is not {what}: write {write}")
     return parts
 
 

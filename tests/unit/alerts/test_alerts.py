@@ -96,7 +96,7 @@ def rules(values: Mapping[str, str]) -> dict[str, Any]:
         (
             "pager.webhook-url",
             "pager",
-            "pager.webhook-url: 'pager' is not possible: an address that begins with http",
+            "pager.webhook-url: its value is not possible: an address that begins with http",
         ),
         (
             "tickets.email-smarthost",

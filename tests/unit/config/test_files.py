@@ -33,8 +33,8 @@ COMPLAINTS = {
         ":1: alertmanager.labels: 'cluster' is not a label: write NAME=VALUE, several with commas"
     ),
     "alertmanager_without_scheme": (
-        ":1: alertmanager.url: 'alerts:9093' is not the address of an Alertmanager: write"
-        " http://HOST:9093, or https; several with commas"
+        ":1: alertmanager.url: address 2 is not that of an Alertmanager: write http://HOST:9093,"
+        " or https; several with commas, and %2C for one in a password"
     ),
     "api_version_latest": f":1: imds.api-version: 'latest' {VERSION}",
     "api_version_of_no_day": f":1: imds.api-version: '2020-02-30' {VERSION}",
@@ -46,19 +46,17 @@ COMPLAINTS = {
     ),
     "duration_empty": ":1: imds.timeout: has no value: write one, such as 10s, or leave it out",
     "duration_without_unit": f":2: imds.timeout: '10' {DURATION}",
-    "endpoint_https": f":1: imds.endpoint: 'https://127.0.0.1' {ENDPOINT}",
-    "endpoint_with_bad_address": f":1: imds.endpoint: 'http://[::1' {ENDPOINT}",
-    "endpoint_with_bad_port": f":1: imds.endpoint: 'http://127.0.0.1:80800' {ENDPOINT}",
-    "endpoint_with_line_feed": f":1: imds.endpoint: 'http://127.0.0.1\\n' {ENDPOINT}",
+    "endpoint_https": f":1: imds.endpoint: {ENDPOINT}",
+    "endpoint_with_bad_address": f":1: imds.endpoint: {ENDPOINT}",
+    "endpoint_with_bad_port": f":1: imds.endpoint: {ENDPOINT}",
+    "endpoint_with_line_feed": f":1: imds.endpoint: {ENDPOINT}",
     "endpoint_with_path": (
         ":1: imds.endpoint: 'http://127.0.0.1/metadata/scheduledevents' has a path that the"
         " exporter adds itself: write http://127.0.0.1"
     ),
-    "endpoint_with_query": (
-        f":1: imds.endpoint: 'http://127.0.0.1/?api-version=2020-07-01' {ENDPOINT}"
-    ),
-    "endpoint_with_user": f":1: imds.endpoint: 'http://***@127.0.0.1' {ENDPOINT}",
-    "endpoint_without_scheme": f":1: imds.endpoint: '127.0.0.1:8080' {ENDPOINT}",
+    "endpoint_with_query": f":1: imds.endpoint: {ENDPOINT}",
+    "endpoint_with_user": f":1: imds.endpoint: {ENDPOINT}",
+    "endpoint_without_scheme": f":1: imds.endpoint: {ENDPOINT}",
     "interval_too_long": f":1: poll.interval: '1d' {RANGE}",
     "interval_too_short": f":1: poll.interval: '1ms' {RANGE}",
     "key_is_a_list": ":1: a key must be plain text",

@@ -144,7 +144,7 @@ _NO_ADDRESSES = [
 def test_addresses_that_cannot_be(flag: str, what: str, text: str) -> None:
     """An address to which no request could be sent is refused by its flag, without its password."""
     with pytest.raises(
-        UsageError, match=rf"^--{flag}: .* is not .*{what}: write http://HOST"
+        UsageError, match=rf"^--{flag}: .*is not .*{what}: write http://HOST"
     ) as refused:
         resolve({flag: text}, {})
     assert "sesame" not in str(refused.value)

@@ -28,9 +28,7 @@ def test_redirects_are_not_followed() -> None:
 )
 def test_impossible_addresses(url: str) -> None:
     """An address that cannot be asked is a mistake in the flag."""
-    with pytest.raises(
-        UsageError, match=r"--exporter: .* is not an address: write http://HOST:PORT"
-    ):
+    with pytest.raises(UsageError, match="--exporter: is not an address: write http://HOST:PORT"):
         Api("--exporter", url)
 
 

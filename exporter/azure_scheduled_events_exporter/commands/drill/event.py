@@ -275,7 +275,10 @@ class Drill:
 
     def _nobody_was_told(self) -> ExporterError:
         """Return (not raise) the error that no notification was sent in time."""
-        hint = f"run {self.doctor}, which checks receivers and group_wait"
+        hint = (
+            f"run {self.doctor}, which checks receivers, and give a --timeout that is longer than"
+            " group_wait and group_interval of the route"
+        )
         severity = self.alert.labels["severity"]
         if not notifies(severity, self.settings):
             hint = f"severity {severity} notifies nobody"
