@@ -386,9 +386,10 @@ def _counted_up(counter: str, window: str) -> str:
     """Return the PromQL of a counter that has counted within ``window``.
 
     ``increase`` also counts the first sample of a series on VictoriaMetrics, and the first one
-    after a gap. So it would tell of an old failure again, when its exporter is back.
+    after a gap. So it would tell of an old failure again, when its exporter is back. A counter that
+    has begun again at a lower value has counted, too.
     """
-    return f"last_over_time({counter}[{window}]) - min_over_time({counter}[{window}]) > 0"
+    return f"max_over_time({counter}[{window}]) != min_over_time({counter}[{window}])"
 
 
 def _job(settings: Settings) -> str:

@@ -33,7 +33,6 @@ VM_HIT = "azure_scheduled_events:vm_hit"
 VM = "azure_scheduled_events:vm"
 VM_ANSWERS = "azure_scheduled_events:vm_answers"
 VM_BACK = "azure_scheduled_events:vm_back"
-VM_PRESENT = "azure_scheduled_events:vm_present"
 VM_AWAY = "azure_scheduled_events:vm_away"
 VM_MISSING = "azure_scheduled_events:vm_missing"
 

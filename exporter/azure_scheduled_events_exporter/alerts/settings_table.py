@@ -235,7 +235,8 @@ _TABLE = (
     AlertSetting(
         "scrape.interval",
         "5s",
-        "Time between scrapes, in the examples of scrape configurations.",
+        "Time between your scrapes, also in the examples of scrape configurations. By it, the rules"
+        " know how long one failed scrape leaves a VM without an answer.",
         limits=(1, 120),
     ),
     AlertSetting(

@@ -7,6 +7,7 @@ here too. Must not decide whom an alert tells.
 from collections.abc import Iterable
 
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .rule import TIME, Recording, promql
 from .series import (
@@ -27,7 +28,6 @@ from .series import (
     VM_IMPACT,
     VM_KEY,
     VM_MISSING,
-    VM_PRESENT,
 )
 from .settings import Settings
 
@@ -38,12 +38,6 @@ AFTER = 120
 
 Its answer counts only if its exporter reads IMDS, or if the VM is back: otherwise it may still be
 about to go down.
-"""
-_ANSWERED = 180
-"""Seconds for which an answer counts, once it is certainly from after the impact.
-
-A scrape that fails leaves the series of its exporter without samples until the next scrape, which
-comes up to two minutes later.
 """
 BACK_AFTER = 180
 """Seconds after the beginning of an impact, after which a VM that answers may be back.
@@ -86,8 +80,7 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
         _targets((*settings.items("labels.keep"), *settings.items("maintenance.within"))),
         _answers(),
         _back(remembered),
-        _present(remembered),
-        _away(remembered),
+        _away(remembered, parse_duration(settings.text("scrape.interval"))),
         _missing(remembered),
     )
 
@@ -158,12 +151,15 @@ def _answers() -> Recording:
                 ({INSTANCE} or on (job, instance) last_over_time({VM}[1h]))
                 and on (vm_name) last_over_time({VM_HIT}[2h])
               )
-              * on (job, instance) group_left () max by (job, instance) ({UP})
+              * on (job, instance) group_left () max by (job, instance) ({UP} * timestamp({UP}))
             )
         """),
-        meaning="VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
+        meaning=(
+            "VMs that an event hit and whose exporter answers: when it was scraped; 0 if it cannot"
+            " read IMDS"
+        ),
         rows="VM that answers",
-        value="1 or 0",
+        value=f"{TIME}, or 0",
         note=(
             f"{_BY_NAME} Line 3, after `or`: an exporter that has restarted without IMDS does"
             " not know its VM, so the VM is the one that its target had within 1h. Line 6: `max`,"
@@ -222,38 +218,12 @@ def _back(remembered: str) -> Recording:
     )
 
 
-def _present(remembered: str) -> Recording:
-    """Return the recording of VMs that answer after the impact.
-
-    The event may still be Started then, for ten minutes and more, while its VM is long up again.
-    """
-    # Answers from before the impact must not count. So the first minutes ask for one of now, which
-    # ``remembered`` covers; later, one from within ``_ANSWERED`` is certainly newer.
-    impact = f"last_over_time({VM_HIT}[30m])"
-    return Recording(
-        VM_PRESENT,
-        expression=promql(f"""
-            {impact} < time() - {AFTER}
-            and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{remembered}]) == 1)
-            or
-            {impact} < time() - {AFTER + _ANSWERED}
-            and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{_ANSWERED // 60}m]) == 1)
-        """),
-        meaning=(
-            f"impacts that began over {AFTER} s ago, whose VM answers and reads IMDS; from"
-            f" {AFTER + _ANSWERED} s on, also if it did so within {_ANSWERED} s"
-        ),
-        rows="VM and event",
-        value=f"when the impact began, {TIME}",
-        note=(
-            "Lines 4 and 5: so a single scrape that fails, with up to two minutes between scrapes,"
-            " does not make a VM away again. Earlier, such an answer may be from before the impact."
-        ),
-    )
-
-
-def _away(remembered: str) -> Recording:
+def _away(remembered: str, scrape_interval: float) -> Recording:
     """Return the recording of VMs that are away.
+
+    From ``AFTER`` seconds after the beginning of the impact, a scrape shows that the VM is present.
+    It counts for a while, so that a single scrape that fails does not make the VM away again: a
+    failed scrape leaves no sample until the next one. ``scrape_interval``: seconds.
 
     VMs without an exporter are left out here, for all readers: nobody knows how many of them a
     scale set has, and they have no target.
@@ -261,7 +231,11 @@ def _away(remembered: str) -> Recording:
     impact = f"last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])"
     has_exporter = f"last_over_time({VM}[1h])"
     is_back = f"last_over_time({VM_BACK}[{remembered}])"
-    is_present = f"last_over_time({VM_PRESENT}[{remembered}])"
+    memory = format_duration(parse_duration(remembered) + scrape_interval)
+    answered = f"max_over_time({VM_ANSWERS}[{memory}])"
+    is_present = (
+        f"last_over_time({VM_HIT}[30m]) + {AFTER} <= on ({VM_KEY}) group_left () {answered}"
+    )
     return Recording(
         VM_AWAY,
         # In PromQL, ``and`` and ``unless`` come before ``or``.
@@ -269,7 +243,7 @@ def _away(remembered: str) -> Recording:
             ({impact})
             < time() + {BEFORE} > time() - {_LONGEST}
             and on ({VM_KEY}) {has_exporter}
-            unless on ({_KEY_AND_EVENT}) (
+            unless (
               {is_back}
               or {is_present}
             )
@@ -287,8 +261,9 @@ def _away(remembered: str) -> Recording:
         note=(
             f"Lines 1 and 2: the impact begins within {BEFORE} s or has begun, at most"
             f" {_LONGEST} s ({_LONGEST // 60}m) ago. Line 3: the VM has an exporter, or had one"
-            " within the last hour. Then, not if the VM is back or present; not if the event has"
-            " ended."
+            " within the last hour. Line 5: not if the VM is back. Line 6: not if a scrape from"
+            f" {AFTER} s after the impact or later shows that the VM answers and reads IMDS (a"
+            f" failed scrape changes nothing for {memory}). Last line: not if the event has ended."
         ),
     )
 

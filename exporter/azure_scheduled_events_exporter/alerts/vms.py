@@ -51,15 +51,15 @@ def _half_of_a_set() -> str:
     """
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
+    of_each_event = f"count by ({SET_KEY}, event_id) (group without (event_type) ({unrequested}))"
     return promql(f"""
         clamp_max(
           count by ({SET_KEY}) (group without (event_id, event_type) ({VM_AWAY}))
           / on ({SET_KEY}) {SCALE_SET_VMS}, 1
         ) >= 0.5
-        and (
-          count by ({SET_KEY}) (group without (event_id, event_type) ({unrequested}))
-          > max without (event_id) (count by ({SET_KEY}, event_id) ({unrequested}))
-        )
+        and
+        count by ({SET_KEY}) (group without (event_id, event_type) ({unrequested}))
+        > max without (event_id) ({of_each_event})
     """)
 
 

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.alerts.vms import NOT_BACK
 from support.stories.events import EVENTS, LATE, LIVES, PAUSES, TEAMS
 from support.stories.exporters import EXPORTERS, FLAKY
-from support.stories.scale_sets import SCALE_SETS
+from support.stories.scale_sets import SCALE_SETS, SLOWLY_EVALUATED, SLOWLY_SCRAPED
 from support.stories.story import Story, hit, play, scraped
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
@@ -64,6 +64,16 @@ def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
     -external.label adds such labels.
     """
     assert run(tmp_path, (*IMPACTS, *SCALE_SETS), values={}, added={"cluster": "a"}) == ""
+
+
+def test_scrapes_every_two_minutes(tmp_path: Path) -> None:
+    """If the settings say how far scrapes are apart, one that fails takes no VM away."""
+    assert run(tmp_path, SLOWLY_SCRAPED, {"scrape.interval": "2m"}) == ""
+
+
+def test_evaluations_every_half_minute(tmp_path: Path) -> None:
+    """What a VM answered before its event counts no more, however seldom rules are evaluated."""
+    assert run(tmp_path, SLOWLY_EVALUATED, {"evaluation.interval": "30s"}) == ""
 
 
 def test_vm_that_is_not_back_without_its_alert(tmp_path: Path) -> None:

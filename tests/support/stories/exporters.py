@@ -155,11 +155,18 @@ EXPORTERS = (
                 "_x80 1x2 stale",
                 'event_type="Preempt",phase="prepare",outcome="timeout"',
             ),
-            *(metric("up", vm, "1x160") for vm in "abc"),
+            # The journal of f was lost with a disk, after three failures.
+            metric(
+                "hook_runs_total",
+                "f",
+                "3x80 stale 1x80",
+                'event_type="Redeploy",phase="recover",outcome="failed"',
+            ),
+            *(metric("up", vm, "1x160") for vm in "abcf"),
             metric("up", "d", "1x4 stale _x80 1x75"),
             metric("up", "e", "1x82 stale"),
         ),
-        {"HookFailed": "15m:0 21m:3 30m:3 38m:0"},
+        {"HookFailed": "15m:0 21m:4 30m:4 38m:0"},
     ),
 )
 

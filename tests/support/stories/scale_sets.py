@@ -90,16 +90,14 @@ SCALE_SETS = (
         {"ScaleSetHit": "never", "Reboot": "1m:1"},
     ),
     Story(
-        "Two VMs of four answer again after their Reboots, which are still Started. A scrape every"
-        " two minutes that fails takes neither away again.",
+        "A Reboot of one VM becomes a Redeploy, another VM has a Reboot: half of the set is away.",
         (
-            *(target(vm, "1 _x7 " * 20) for vm in "cd"),
-            *(metric("up", vm, "1 _x7 " * 20) for vm in "cd"),
-            *_scraped_every_two_minutes("a", "E", begins_at=240, first_shown=2, fails=10),
-            *_scraped_every_two_minutes("b", "F", begins_at=720, first_shown=4, fails=10),
+            *(member(vm, "1x100") for vm in "abcd"),
+            *hit("a", "1x20 stale", 1200, "E"),
+            *hit("a", "_x21 1x60 stale", 1200, "E", "Redeploy"),
+            *hit("b", "1x80 stale", 1200, "F"),
         ),
-        {"ScaleSetHit": "never"},
-        "38m",
+        {"ScaleSetHit": "18m:0 20m:1"},
     ),
     Story(
         "Reboots of one VM after the other, each Started for ten minutes, are no simultaneous"
@@ -183,3 +181,34 @@ SCALE_SETS = (
         {"ScaleSetHit": "never", "Reboot": "5m:1", "Redeploy": "5m:1"},
     ),
 )
+
+SLOWLY_SCRAPED = (
+    Story(
+        "Two VMs of four answer again after their Reboots, which are still Started. A scrape every"
+        " two minutes that fails takes neither away again.",
+        (
+            *(target(vm, "1 _x7 " * 20) for vm in "cd"),
+            *(metric("up", vm, "1 _x7 " * 20) for vm in "cd"),
+            *_scraped_every_two_minutes("a", "E", begins_at=240, first_shown=2, fails=10),
+            *_scraped_every_two_minutes("b", "F", begins_at=720, first_shown=4, fails=10),
+        ),
+        {"ScaleSetHit": "never"},
+        "38m",
+    ),
+)
+"""Stories with a scrape every two minutes, as the setting ``scrape.interval`` says."""
+
+SLOWLY_EVALUATED = (
+    Story(
+        "Two Reboots take two VMs of four for ten minutes: one page, although rules are evaluated"
+        " seldom.",
+        (
+            *(row for vm in "cd" for row in scraped(vm, "1x160")),
+            *(row for vm in "ab" for row in scraped(vm, "1x40 0x40 1x80")),
+            *hit("a", "_x4 1x36 stale", 600, "E"),
+            *hit("b", "_x4 1x36 stale", 600, "F"),
+        ),
+        {"ScaleSetHit": "11m:1 12m:1 13m:1 14m:1 15m:1 16m:1 17m:1 18m:1 19m:1 24m:0"},
+    ),
+)
+"""Stories with the setting ``evaluation.interval: 30s``."""
