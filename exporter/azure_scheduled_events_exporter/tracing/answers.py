@@ -129,7 +129,7 @@ def _judge(response: requests.Response) -> ExportResult:
     status = response.status_code
     address = _without_secrets(response)
     reason = f"{address} answered {status}"
-    if status == HTTPStatus.OK:
+    if status in range(200, 300):  # OTLP wants 200; Fluent Bit answers 201
         body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         if is_web_page(response.headers, body):
             # No collector has seen the spans, so they are kept until one does.
@@ -150,7 +150,7 @@ def _judge(response: requests.Response) -> ExportResult:
 
 
 def _accepted(address: str, body: bytes) -> ExportResult:
-    """Return what the answer ``body`` of the collector at ``address`` means, sent with a 200."""
+    """Return what the answer ``body`` of the collector at ``address`` means, sent with a 2xx."""
     rejected, why = _rejection(body)
     if rejected and not why:
         why = "rejected without a reason"
@@ -180,7 +180,7 @@ def _rejection(body: bytes) -> tuple[int, str]:
 
 def _rejection_in_json(body: bytes) -> tuple[int, str]:
     """Return how many spans an answer in JSON rejects, and why; none if it is something else."""
-    with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
+    with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError):
         partial = json.loads(body)["partialSuccess"]
         count = int(partial.get("rejectedSpans") or 0)
         return count, one_line(str(partial.get("errorMessage") or ""))

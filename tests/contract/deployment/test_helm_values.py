@@ -303,6 +303,33 @@ def test_longest_durations_are_those_of_the_exporter(flag: str, longest: str) ->
         setting.parse(f"{longest}1ms")
 
 
+@pytest.mark.parametrize(("label", "value"), [("n", "x1"), ("Y", "x1"), ("week", "08")])
+def test_kubernetes_reads_exported_labels_as_they_are(
+    label: str, value: str, tmp_path: Path
+) -> None:
+    """Helm and kubectl read YAML 1.1, in which a plain ``n`` is false, and ``08`` as a number.
+
+    The rules of the chart, and those for kubectl, have the label that exporters push, and no other.
+    """
+    assert main(["assets", "export", str(tmp_path), "--set", f"labels.add.{label}={value}"]) == 0
+    chart = tmp_path / "helm" / CHART.name
+    # Helm's fromYaml reads a file as kubectl does.
+    for_kubectl = tmp_path / "alerts" / "kubernetes" / "prometheus-rule.yaml"
+    for_kubectl.rename(chart / "files" / "rule.yaml")
+    reading = '{{ .Files.Get "files/rule.yaml" | fromYaml | toYaml }}'
+    (chart / "templates" / "rule.yaml").write_text(reading)
+    done = helm("template", "events", str(chart), "--set", "prometheusRule.enabled=true")
+    assert done.returncode == 0, done.stderr
+    every = [each for each in yaml.safe_load_all(done.stdout) if each]
+    made = [each["spec"]["groups"] for each in every if each["kind"] == "PrometheusRule"]
+    assert len(made) == 2
+    of_the_rules = ("severity", "component")
+    for groups in made:
+        rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+        assert {rule["labels"].get(label) for rule in rules} == {value}
+        assert {name for rule in rules for name in rule["labels"]} == {label, *of_the_rules}
+
+
 def test_words_of_an_exported_chart_can_be_changed(tmp_path: Path) -> None:
     """A chart that was exported with another word for a severity has this word in its rules. Its
     values can change the word again.

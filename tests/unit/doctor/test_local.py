@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -223,6 +224,17 @@ def test_an_event_that_cannot_be_read() -> None:
     assert "An event cannot be read" in found["scheduled-events"].sentence
 
 
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_a_collector_that_accepts(status: int) -> None:
+    """Any 2xx of a collector is its consent."""
+    with Collector(CollectorReply(status, body=b"")) as collector:
+        (found,) = tracing.examine(subject(**{"otlp.endpoint": collector.url}))
+    assert (found.mark, found.sentence) == (
+        "ok",
+        f"The collector at {collector.url} accepts an empty export.",
+    )
+
+
 _PAGE = CollectorReply(headers={"Content-Type": "text/html"}, body=_HTML)
 _GO_WITH_TLS = CollectorReply(400, body=b"Client sent an HTTP request to an HTTPS server.\n")
 """What a collector, which is written in Go, answers at a port with TLS to a request without."""
@@ -236,6 +248,7 @@ _GO_WITH_TLS = CollectorReply(400, body=b"Client sent an HTTP request to an HTTP
         (CollectorReply(404), "Give the base address, such as http://HOST:4318"),
         (CollectorReply(500), "The cause is unknown here. Read the log of the collector."),
         (_PAGE, "let this VM pass the proxy or sign-in page"),
+        (replace(_PAGE, status=201), "let this VM pass the proxy or sign-in page"),
         (_GO_WITH_TLS, "Write https:// in the address."),
     ],
 )

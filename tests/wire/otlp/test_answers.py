@@ -21,17 +21,28 @@ class TestAnswers:
 
     @pytest.mark.parametrize(
         "reply",
-        [ACCEPT, Reply(body=b'{"partialSuccess":{}}'), Reply(body=b"ok")],
-        ids=["protobuf", "JSON", "text"],
+        [
+            ACCEPT,
+            Reply(body=b'{"partialSuccess":{}}'),
+            Reply(body=b'{"partialSuccess":{"rejectedSpans":1e999}}'),
+            Reply(body=b"ok"),
+            Reply(201),
+            Reply(202),
+            Reply(204, {"Content-Type": "text/html"}, body=b""),
+        ],
+        ids=["protobuf", "JSON", "JSON with infinity", "text", "201", "202", "204"],
     )
-    def test_200(self, reply: Reply, collector: Collector) -> None:
-        """A plain 200 means success, with any body."""
+    def test_acceptance(self, reply: Reply, collector: Collector) -> None:
+        """Any 2xx means success, with any body but a web page: Fluent Bit answers 201. Nothing is
+        sent again.
+        """
         collector.answer(reply)
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT, CHILD)
             eventually(lambda: delivery.exported == 2, "exported")
             assert journal.spans_queued() == 0
         assert delivery.failed == 0
+        assert len(collector.received) == 1
 
     def test_grpc(self) -> None:
         """If the server speaks gRPC, the reason says so, and names the port that speaks HTTP."""
@@ -119,15 +130,24 @@ class TestAnswers:
         assert delivery.failed == 0
 
     @pytest.mark.parametrize(
-        "headers", [{"Content-Type": "Text/HTML; charset=utf-8"}, {"Content-Type": ""}]
+        ("status", "headers"),
+        [
+            (200, {"Content-Type": "Text/HTML; charset=utf-8"}),
+            (200, {"Content-Type": ""}),
+            (203, {"Content-Type": "text/html"}),
+        ],
     )
     def test_a_web_page(
-        self, headers: dict[str, str], collector: Collector, caplog: pytest.LogCaptureFixture
+        self,
+        status: int,
+        headers: dict[str, str],
+        collector: Collector,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """A 200 with a web page is no acceptance: the spans are kept and sent again, and the log
+        """A 2xx with a web page is no acceptance: the spans are kept and sent again, and the log
         says what answered.
         """
-        page = Reply(headers=headers, body=b"<!doctype html><title>Sign in</title>")
+        page = Reply(status, headers, body=b"<!doctype html><title>Sign in</title>")
         collector.answer(page, ACCEPT)
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT)
@@ -137,8 +157,8 @@ class TestAnswers:
         first = caplog.records[0]
         assert first.message == "spans cannot be delivered yet"
         reason = (
-            f"{collector.url}/v1/traces answered 200 with a web page (text/html), so it is no"
-            " collector"
+            f"{collector.url}/v1/traces answered {status} with a web page (text/html), so it is"
+            " no collector"
         )
         assert first.facts["error"] == reason  # type: ignore[attr-defined]
 

@@ -1,5 +1,6 @@
 """Generated YAML as people like to read it: keys in the order given, long texts as blocks."""
 
+import re
 from typing import Any
 
 import yaml
@@ -23,6 +24,17 @@ _Dumper.add_representer(
         "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
     ),
 )
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:bool",  # any tag but that of a text, which is then quoted
+    re.compile(
+        r"^(?:[yn]|[-+]?0[xob]\w+|[-+]?(?:\.[0-9_]+|[0-9][0-9_]*\.?[0-9_]*)(?:e[-+]?[0-9]+)?)$",
+        re.IGNORECASE,
+    ),
+    list("yYnN-+.0123456789"),
+)
+"""Plain texts that PyYAML reads as texts, but Helm and kubectl as booleans or numbers."""
 
 
 def to_yaml(data: Any, *comments: str, note: bool = True) -> str:
