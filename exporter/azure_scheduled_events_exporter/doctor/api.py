@@ -5,6 +5,7 @@ Its errors never show a password.
 
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
@@ -34,6 +35,22 @@ class WrongAnswerError(ExporterError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+def advice_behind_proxy(url: str, hint: str) -> str:
+    """Return ``hint``, after advice about the proxy that the environment has for ``url``, if any.
+
+    An answer or an error of the proxy cannot be told from one of the server. The proxy is not
+    named: its address may contain a password, with characters that make its end unknown.
+    """
+    proxies = requests.utils.get_environ_proxies(url)
+    if not requests.utils.select_proxy(url, proxies):
+        return hint
+    host = urlsplit(url).hostname
+    return (
+        "A proxy of the environment (HTTP_PROXY, HTTPS_PROXY or ALL_PROXY) lies between, and may be"
+        f" the cause: correct it, or try NO_PROXY={host}. If it is not the cause: {hint}"
+    )
 
 
 class Api:
@@ -66,6 +83,12 @@ class Api:
         self._session.headers["User-Agent"] = (
             f"azure-scheduled-events-exporter/{__version__} doctor"
         )
+
+    def advice(self, hint: str) -> str:
+        """Return what to do if the server gives no usable answer; ``hint`` is for its own fault."""
+        if not self._session.trust_env:
+            return hint
+        return advice_behind_proxy(self._url, hint)
 
     def text(self, path: str, **params: str) -> str:
         """Send a GET request for ``path``, and return the body of the answer.

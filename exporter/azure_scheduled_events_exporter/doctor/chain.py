@@ -20,7 +20,7 @@ from . import (
     settings,
     tracing,
 )
-from .api import WrongAnswerError
+from .api import Api, WrongAnswerError
 from .finding import Findings, skipped, wrong
 from .subject import Subject
 
@@ -33,13 +33,13 @@ class _Part:
         title: its heading in the report.
         check: the check that a finding about an exception belongs to.
         findings: what its checks find; nothing is checked until they are read.
-        address: the address of the server that is asked, if it has a flag of its own; else ``""``.
+        api: the server that is asked, if it has a flag of its own.
     """
 
     title: str
     check: str
     findings: Findings
-    address: str = ""
+    api: Api | None = None
 
 
 def examine(subject: Subject) -> Iterator[tuple[str, Findings]]:
@@ -57,7 +57,7 @@ def _parts(subject: Subject) -> list[_Part]:
         _Part("This machine", "settings", settings.examine(subject)),
         _Part("Metadata service", "imds-reachable", metadata_service.examine(subject)),
         _Part("Journal", "journal-content", journal.examine(subject)),
-        _Part("Exporter", "exporter", exporter.examine(subject), subject.exporter.shown),
+        _Part("Exporter", "exporter", exporter.examine(subject), subject.exporter),
         _Part("Traces", "otlp", tracing.examine(subject)),
     ]
     for title, apis, examine_server in (
@@ -66,7 +66,7 @@ def _parts(subject: Subject) -> list[_Part]:
         ("Grafana", subject.grafana, grafana.examine),
     ):
         check = f"{title.lower()}-reachable"
-        parts += [_Part(title, check, examine_server(subject, api), api.shown) for api in apis]
+        parts += [_Part(title, check, examine_server(subject, api), api) for api in apis]
         if not apis:
             missing = skipped(check, f"Not checked: no --{title.lower()} is given.")
             parts.append(_Part(title, check, iter([missing])))
@@ -76,13 +76,15 @@ def _parts(subject: Subject) -> list[_Part]:
 def _to_the_end(part: _Part) -> Findings:
     """Yield the findings of ``part``; if an exception ends them, also one about the exception."""
     what = part.title
-    if part.address:
-        what = f"{part.title} at {part.address}"
+    if part.api:
+        what = f"{part.title} at {part.api.shown}"
     try:
         yield from part.findings
     except ExporterError as error:
         # Parts without a flag of their own report such errors themselves.
         hint = _hint(error, f"--{part.title.lower()}")
+        if part.api:
+            hint = part.api.advice(hint)
         yield wrong(part.check, f"{what} cannot be asked: {error}.", hint)
     except Exception as error:  # noqa: BLE001 - of an answer that nobody foresaw, anything may come
         reason = without_password(one_line(f"{type(error).__name__}: {error}"))

@@ -19,6 +19,7 @@ from azure_scheduled_events_exporter.tracing.variables import (
     turned_off_by,
 )
 
+from .api import advice_behind_proxy
 from .finding import Finding, Findings, note, ok, warning, wrong
 from .subject import Subject
 
@@ -128,8 +129,6 @@ def _hint(where: str, why: str, environment: Mapping[str, str]) -> str:
     if ":4317" in where:
         return _NOT_GRPC
     if where.startswith("http://") and any(words in why for words in _CLOSED):
-        return _PERHAPS_TLS
-    for words, hint in _HINTS.items():
-        if words in why:
-            return hint
-    return _NO_ANSWER
+        return advice_behind_proxy(where, _PERHAPS_TLS)
+    known = (hint for words, hint in _HINTS.items() if words in why)
+    return advice_behind_proxy(where, next(known, _NO_ANSWER))

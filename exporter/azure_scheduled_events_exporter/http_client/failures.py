@@ -24,6 +24,13 @@ REQUEST_FAILURES = (
 )
 """What a request may raise: requests passes on some errors of what it uses."""
 
+_NO_PROXY = (
+    requests.exceptions.InvalidProxyURL,
+    urllib3.exceptions.LocationParseError,
+    urllib3.exceptions.ProxySchemeUnknown,
+)
+"""The errors about the address of a proxy; that of a server is checked before it is asked."""
+
 CERTIFICATE_REFUSED = "certificate verify failed"
 """Part of the reason, in OpenSSL's words, where this side does not trust the server."""
 
@@ -45,9 +52,9 @@ def failure_reason(error: BaseException) -> str:
             return one_line(message)
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
         return NO_ANSWER_IN_TIME
-    if any(map(_is_about_header, causes)):
-        # The libraries quote the whole header, which may be a secret.
-        return "a header of the request has a character that HTTP cannot carry"
+    about_secret = next(filter(None, map(_about_secret, causes)), "")
+    if about_secret:
+        return about_secret
     innermost = causes[-1]
     text = one_line(without_password(str(innermost))) or type(innermost).__name__
     # Most failures of TLS have OpenSSL's message, which was returned above.
@@ -66,6 +73,15 @@ def _message_of_system(error: BaseException) -> str:
     if isinstance(error, requests.RequestException):
         return ""  # an OSError by its class, but not the system's
     return error.strerror or ""
+
+
+def _about_secret(error: BaseException) -> str:
+    """Return what ``error`` says, if its own text may quote a secret; otherwise ``""``."""
+    if _is_about_header(error):  # the libraries quote the whole header
+        return "a header of the request has a character that HTTP cannot carry"
+    if isinstance(error, _NO_PROXY):  # they quote a part of the address, perhaps of a password
+        return "the proxy of the environment has an invalid address"
+    return ""
 
 
 def _is_about_header(error: BaseException) -> bool:

@@ -1,5 +1,7 @@
 """What doctor makes of answers that no version of a server gives, and of refusals."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from azure_scheduled_events_exporter import __version__
@@ -18,6 +20,8 @@ from support.doctor.canned_parts import (
     target,
 )
 from support.doctor.doctor_chain import as_json, grafana
+from support.programs import NOBODY
+from support.servers.http_peer import Peer
 
 _BOARD = next(path for path in grafana() if "/dashboards/" in path)
 
@@ -61,6 +65,36 @@ def test_server_that_refuses(status: int, hint: str) -> None:
     refusal = as_json({}, status)
     [found] = examined("Prometheus", {"/api/v1/status/buildinfo": refusal})
     assert (found.check, found.mark, found.hint) == ("prometheus-reachable", "wrong", hint)
+
+
+@pytest.fixture(params=[f"http://me:sesame@{NOBODY}", f"http://me:sesame/2@{NOBODY}", 403, 407])
+def _proxy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the environment name a proxy with a password: this address, or one with this answer."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    if isinstance(request.param, str):
+        monkeypatch.setenv("http_proxy", request.param)
+        yield
+        return
+    with Peer(request.param) as peer:
+        monkeypatch.setenv("http_proxy", peer.url.replace("//", "//me:sesame@"))
+        yield
+
+
+@pytest.mark.usefixtures("_proxy")
+@pytest.mark.parametrize(
+    ("part", "flags"),
+    [("Prometheus", {}), ("Traces", {"otlp.endpoint": "http://server.example"})],
+)
+def test_a_proxy_that_passes_nothing_on(part: str, flags: dict[str, str]) -> None:
+    """What fails at a proxy of the environment is not said to be the server's fault for certain,
+    and the proxy's password is not shown.
+    """
+    [found] = examined(part, {}, "http://server.example", flags)
+    assert found.mark == "wrong"
+    assert found.hint.startswith("A proxy of the environment (HTTP_PROXY, ")
+    assert "try NO_PROXY=server.example." in found.hint
+    assert "sesame" not in found.sentence + found.hint
 
 
 def test_the_clock_is_judged_as_the_alert_judges_it() -> None:

@@ -109,7 +109,7 @@ def servers(alertmanagers: list[str]) -> Servers:
 
 def test_what_the_exporter_asks_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Alertmanager that the exporter pushes to is asked without a proxy, as the exporter asks
-    it; one that the command line names is asked through it.
+    it; one that the command line names is asked through it. Only the latter's advice names it.
     """
     with Peer(body=b'"Alertmanager"') as team, Peer(body=b'"the proxy"') as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
@@ -119,3 +119,5 @@ def test_what_the_exporter_asks_without_a_proxy(monkeypatch: pytest.MonkeyPatch)
         assert of_the_exporter.data("/x") == "Alertmanager"
         (of_the_command_line,) = subject_of(config, {}, servers([team.url])).alertmanager
         assert of_the_command_line.data("/x") == "the proxy"
+        assert of_the_exporter.advice("Start it.") == "Start it."
+        assert of_the_command_line.advice("Start it.") != "Start it."
