@@ -9,6 +9,12 @@ from azure_scheduled_events_exporter.commands.hook.approvals import Approvals
 from support.events.hooked_events import life
 from support.hosts.task_limit import no_more_threads
 
+LOG = logging.getLogger(__name__)
+
+
+def ignore(_: bytes) -> None:
+    """Ignore what the command prints."""
+
 
 def test_when_it_approves_again(tmp_path: Path) -> None:
     """An approval that failed is tried again. After one that succeeded, the next one follows when
@@ -17,7 +23,7 @@ def test_when_it_approves_again(tmp_path: Path) -> None:
     started = tmp_path / "started"
     status = tmp_path / "status"
     script = f'echo again >>"{started}"; exit "$(cat "{status}")"'
-    approvals = Approvals(["sh", "-c", script], logging.getLogger(__name__), again_seconds=0.0)
+    approvals = Approvals(["sh", "-c", script], ignore, LOG, again_seconds=0.0)
     for seconds_left, exit_status, starts, why in (
         (600, 1, 1, "the first one"),
         (600, 3, 2, "the one before has failed"),
@@ -40,8 +46,7 @@ def test_an_approval_that_cannot_be_started(
     again.
     """
     got = tmp_path / "got"
-    log = logging.getLogger(__name__)
-    approvals = Approvals(["sh", "-c", f'cat >"{got}"'], log, again_seconds=0.0)
+    approvals = Approvals(["sh", "-c", f'cat >"{got}"'], ignore, LOG, again_seconds=0.0)
     prepared = [(life(), "")]
     with no_more_threads():
         approvals.approve(prepared)

@@ -4,9 +4,9 @@ Which of these events the hook may approve is decided in ``plan``.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from logging import Logger
-from subprocess import Popen
+from subprocess import STDOUT, Popen
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.log_limits import Changes
 
-from .process import input_of
+from .process import input_of, output_to
 
 _AGAIN_SECONDS: Final = 10.0
 
@@ -25,15 +25,21 @@ class Approvals:
 
     Args:
         command: the command line that approves the event that it reads from standard input.
+        pass_on: gets what that command prints, piece by piece, in a thread. It must not wait.
         log: where it is logged that an event is not approved.
         again_seconds: how long after the start of an approval the next one for the same event may
             start.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Logger, again_seconds: float = _AGAIN_SECONDS
+        self,
+        command: Sequence[str],
+        pass_on: Callable[[bytes], None],
+        log: Logger,
+        again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
         self._command = command
+        self._pass_on = pass_on
         self._log = log
         self._again_seconds = again_seconds
         self._running: dict[str, Popen[bytes]] = {}  # by EventId
@@ -98,9 +104,14 @@ class Approvals:
         self._not_before[life.event_id] = life.not_before
         self._approved.discard(life.event_id)
         try:
-            with uninterrupted(), input_of(encode(life).encode()) as stdin:
-                process = Popen(self._command, stdin=stdin)  # noqa: S603 - this program
-                self._running[life.event_id] = process
+            with (
+                uninterrupted(),
+                input_of(encode(life).encode()) as stdin,
+                output_to(self._pass_on) as (stdout, _),
+            ):
+                self._running[life.event_id] = Popen(  # noqa: S603 - this program
+                    self._command, stdin=stdin, stdout=stdout, stderr=STDOUT
+                )
         except OSError as error:
             self._log.warning(
                 "hook cannot start its approval, and tries again soon",

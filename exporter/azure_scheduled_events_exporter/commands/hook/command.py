@@ -30,6 +30,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 from .approvals import Approvals
 from .loop import Hook
+from .output import Output
 from .plan import DEFAULT_KINDS, Rules
 from .runs import Runs
 from .script import check_script
@@ -171,8 +172,9 @@ def run(parsed: argparse.Namespace) -> int:
         if lock is not None:
             stack.callback(lock.close)
         runs = Runs(journal, parsed.name, log)
-        approvals = Approvals(_approve_command(parsed, command[0]), log)
-        hook = Hook(runs, rules, command, approvals, log)
+        output = Output(log)
+        approvals = Approvals(_approve_command(parsed, command[0]), output.pass_on, log)
+        hook = Hook(runs, rules, command, approvals, output, log)
         # A signal raises Interrupted in this block, and further ones are ignored. So the hook is
         # closed without a disturbance, and after that, suppress ends the exception.
         with suppress(Interrupted), interruptible(), closing(hook):

@@ -41,6 +41,7 @@ class Hook:
         rules: Rules,
         command: Sequence[str],
         approvals: Approvals,
+        output: Output,
         log: Logger,
     ) -> None:
         """Take what the hook needs.
@@ -51,6 +52,7 @@ class Hook:
             rules: what the user wants.
             command: the command line to run, without the phase.
             approvals: approves events that are prepared.
+            output: gets what commands print.
             log: where runs are logged.
         """
         self._runs = runs
@@ -58,7 +60,7 @@ class Hook:
         self._command = command
         self._approvals = approvals
         self._log = log
-        self._output = Output(log)
+        self._output = output
         self._processes: dict[str, Process] = {}  # by the id of the run, `HookRun.run`
         self._reasons = Changes()  # why nothing is prepared, by EventId
         self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`

@@ -1,8 +1,8 @@
-"""The output of a hook's scripts on its way to the standard output of the hook.
+"""The output of what a hook starts, scripts and ``approve``, on its way to the hook's own.
 
-Nobody may read that output: it may be a pipe whose reader stands still. That must stop neither a
-script nor the hook, so what does not fit into a buffer is lost. The end of each output is kept
-elsewhere, in ``process``.
+Perhaps nobody reads the standard output of the hook: it may be a pipe whose reader stands still.
+That must stop neither a script, nor an approval, nor the hook, so what does not fit into a buffer
+is lost. The end of a script's output is kept elsewhere, in ``process``.
 """
 
 import os
@@ -24,7 +24,7 @@ _END_SECONDS: Final = 0.2
 
 
 class Output:
-    """Writes to standard output, in a thread of its own, what scripts print.
+    """Writes to standard output, in a thread of its own, what processes print.
 
     Args:
         log: where it is logged once that output is lost.
@@ -80,6 +80,6 @@ class Output:
             self._is_loss_logged = True
         if not is_logged:
             self._log.warning(
-                "standard output of the hook is lost: what scripts print is incomplete there",
+                "standard output of the hook is lost: it lacks some of what scripts print",
                 extra=logs.facts(error=error),
             )

@@ -79,7 +79,7 @@ class Process(subprocess.Popen[bytes]):
         }
         # The process is started last. If it were there when a thread cannot be started, it would
         # run without being known to the hook.
-        with input_of(run.record.encode()) as stdin, self._output() as stdout:
+        with input_of(run.record.encode()) as stdin, output_to(self._take) as (stdout, reader):
             super().__init__(
                 [*command, run.phase],
                 stdin=stdin,
@@ -89,6 +89,7 @@ class Process(subprocess.Popen[bytes]):
                 start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
+        self._reader = reader
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the command, and to its children, also if it has ended.
@@ -107,23 +108,10 @@ class Process(subprocess.Popen[bytes]):
         lines = self._tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
         return "\n".join(printable(line.rstrip())[:_LONGEST_LINE] for line in lines)
 
-    @contextmanager
-    def _output(self) -> Iterator[IO[bytes]]:
-        """Open a pipe for the output, from which a thread reads. Raises OSError.
-
-        The block starts the process that writes to it, or else raises, and then the thread ends.
-        """
-        output, stdout = _pipe()
-        with stdout:
-            self._reader = _start_thread(self._read, output)
-            yield stdout
-
-    def _read(self, output: IO[bytes]) -> None:
-        """Pass the output on until its end, and keep its tail. A thread runs this."""
-        with output, suppress(OSError):
-            while chunk := os.read(output.fileno(), _TAIL_BYTES):
-                self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-                self._pass_on(chunk)
+    def _take(self, chunk: bytes) -> None:
+        """Pass a piece of the output on, and keep the tail. The thread of the output runs this."""
+        self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+        self._pass_on(chunk)
 
 
 def end_leftovers(runs: Iterable[HookRun]) -> None:
@@ -153,6 +141,18 @@ def input_of(content: bytes) -> Iterator[IO[bytes]]:
         yield stdin
 
 
+@contextmanager
+def output_to(take: Callable[[bytes], None]) -> Iterator[tuple[IO[bytes], threading.Thread]]:
+    """Open a pipe, and start the thread that calls ``take`` with what is written to it.
+
+    The block starts the process that writes to it. The thread ends with the last such process, or
+    with the block if that has started none. Raises OSError.
+    """
+    output, stdout = _pipe()
+    with stdout:
+        yield stdout, _start_thread(_read, output, take)
+
+
 def _pipe() -> tuple[IO[bytes], IO[bytes]]:
     """Return the two ends of a new pipe: the one to read, and the one to write. Raises OSError."""
     reading, writing = os.pipe()
@@ -173,6 +173,13 @@ def _start_thread(
         pipe.close()
         raise OSError(str(error)) from error
     return thread
+
+
+def _read(pipe: IO[bytes], take: Callable[[bytes], None]) -> None:
+    """Call ``take`` with each piece that comes, until the end. A thread runs this."""
+    with pipe, suppress(OSError):
+        while chunk := os.read(pipe.fileno(), _TAIL_BYTES):
+            take(chunk)
 
 
 def _write(pipe: IO[bytes], content: bytes) -> None:

@@ -5,13 +5,22 @@ import os
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import assert_one_line, command
-from support.events.hooked_vm import SCRIPT, Start, event, outcomes, polls, script_starts
+from support.events.hooked_vm import (
+    SCRIPT,
+    Start,
+    approvals,
+    event,
+    outcomes,
+    polls,
+    script_starts,
+)
 from support.programs import COMMAND, Exporter, Program, environment, eventually
 from trials.clock import WallClock
 
@@ -158,8 +167,9 @@ def test_a_command_that_is_gone(imds: Simulator, hook: Start, tmp_path: Path) ->
 def test_output_that_nobody_reads(
     imds: Simulator, hook: Start, tmp_path: Path, output: str
 ) -> None:
-    """A script that prints more than the hook's standard output takes ends all the same. The log
-    says once that output is lost, and the end of the output is kept.
+    """A script that prints more than the hook's standard output takes ends all the same, and so
+    does the approval behind it. The log says once that output is lost, and the end of the script's
+    output is kept.
     """
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -168,15 +178,20 @@ def test_output_that_nobody_reads(
     prints = "yes | head -c 1000000; echo the end"
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # it never reads
     try:
-        started = hook(through=through, script=prints)
+        # So that IMDS throttles neither the hook nor the command that approves.
+        flags = ("--approve", "own", "--poll.interval", "1s")
+        started = hook(*flags, through=through, script=prints)
         imds.set_document([event()])
         started.wait_for_line("run ended.* phase=prepare .*outcome=ok")
+        eventually(lambda: approvals(imds) == 1, "the approval")
+        process = psutil.Process(started.process.pid)
+        eventually(lambda: not process.children(), "the end of the command that approves")
         assert len(started.lines("standard output of the hook is lost")) == 1
         assert started.terminate() == 0
     finally:
         os.close(reader)
-    stored = json.loads(state_file(tmp_path / "vm_0", "default").read_text())["unsent"]
-    assert json.loads(stored[0])["output"].endswith("the end")
+    [stored] = json.loads(state_file(tmp_path / "vm_0", "default").read_text())["runs"]
+    assert json.loads(stored)["output"].endswith("the end")
 
 
 def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
