@@ -13,6 +13,7 @@ from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.settings_table import PLACEHOLDERS
 from azure_scheduled_events_exporter.alerts.severities import CRITICAL, INFO, WARNING, pages
+from azure_scheduled_events_exporter.core.event_types import EventType
 
 from .api import Api
 from .finding import Finding, Findings, ok, skipped, warning, wrong
@@ -113,9 +114,10 @@ def _severities_of_pages(subject: Subject) -> Mapping[str, str]:
 
 def _inhibitions(rules: Sequence[Mapping[str, Any]], subject: Subject) -> Finding:
     """Look for inhibitions that mute alerts about unrelated events, and for the shipped ones."""
-    events = _labels_of_events(subject)
+    one = _alerts_about_event(subject, "an id")
+    another = _alerts_about_event(subject, "another id")
     for rule in rules:
-        if _mutes_unrelated_events(rule, events):
+        if _mutes_unrelated_events(rule, one, another):
             return _broad_inhibition(rule)
     if not any("event_id" in (rule.get("equal") or ()) for rule in rules):
         sentence = "Our inhibitions are missing: an event that pages makes tickets too."
@@ -126,51 +128,62 @@ def _inhibitions(rules: Sequence[Mapping[str, Any]], subject: Subject) -> Findin
     return ok("inhibitions", "No inhibition mutes alerts about unrelated events.")
 
 
-def _labels_of_events(subject: Subject) -> list[dict[str, str]]:
-    """Return the labels of an example of each alert about events, as Alertmanager gets it."""
+def _alerts_about_event(subject: Subject, event_id: str) -> list[dict[str, str]]:
+    """Return the labels of each alert that an event may raise, as Alertmanager gets it.
+
+    An alert about events of several types has one example for each type. The labels that are kept
+    from targets, such as the team, are those of any other event.
+    """
     kept_from_targets = dict.fromkeys(subject.alert_settings.items("labels.keep"), "any")
     labels = subject.alert_labels
     found = []
     for alert in alerts(Settings()):
         if alert.events is None or alert.name not in labels:
             continue
-        event_type = "Reboot"  # an example for an alert about events of every type
-        if alert.events.types:
-            event_type = alert.events.types[0]
-        example = {
-            **kept_from_targets,
-            **labels[alert.name],
-            "alertname": alert.name,
-            "event_id": "an id",
-            "event_type": event_type,
-        }
-        found.append(example)
+        for event_type in alert.events.types or tuple(EventType):
+            example = {
+                **kept_from_targets,
+                **labels[alert.name],
+                "alertname": alert.name,
+                "event_id": event_id,
+                "event_type": str(event_type),
+            }
+            found.append(example)
     return found
 
 
-def _mutes_unrelated_events(rule: Mapping[str, Any], events: Sequence[Mapping[str, str]]) -> bool:
+def _mutes_unrelated_events(
+    rule: Mapping[str, Any], one: Sequence[Mapping[str, str]], another: Sequence[Mapping[str, str]]
+) -> bool:
     """Return whether an inhibition mutes an alert about an event because of something else.
 
     While an alert fires that the inhibition's source accepts, Alertmanager mutes the alerts that
     its target accepts and that have the same values of the labels in ``equal``. A label that both
     alerts lack counts as the same value, and alerts about events have no ``instance``, for example.
+    Two alerts that both sides accept do not mute each other.
 
     Args:
         rule: the inhibition.
-        events: the labels of each alert about events.
+        one: the labels of each alert about an event.
+        another: those about an event that has nothing to do with it.
+
+    Source: https://prometheus.io/docs/alerting/latest/configuration/#inhibit_rule
     """
+    source = matchers_of_inhibition(rule, "source")
     target = matchers_of_inhibition(rule, "target")
-    if not any(all_accept(target, labels) for labels in events):
-        return False
+    muted = [labels for labels in another if all_accept(target, labels)]
     equal = rule.get("equal") or ()
     if not equal:  # every alert that the source accepts mutes all that the target accepts
-        return True
-    # An alert that lacks all labels in `equal` mutes every alert that lacks them too. If an alert
-    # about one event lacks them, so do the alerts about all other events, and it mutes these. Other
-    # alerts that the source accepts are not looked at: which labels they lack is not known.
-    source = matchers_of_inhibition(rule, "source")
-    without_equal = [labels for labels in events if labels.keys().isdisjoint(equal)]
-    return any(all_accept(source, labels) for labels in without_equal)
+        return bool(muted)
+    # Alerts about something else are not looked at: which labels they have is not known.
+    for firing in (labels for labels in one if all_accept(source, labels)):
+        is_target = all_accept(target, firing)
+        for labels in muted:
+            is_two_sided = is_target and all_accept(source, labels)
+            is_equal = all(firing.get(name, "") == labels.get(name, "") for name in equal)
+            if is_equal and not is_two_sided:
+                return True
+    return False
 
 
 def _broad_inhibition(rule: Mapping[str, Any]) -> Finding:
@@ -179,7 +192,8 @@ def _broad_inhibition(rule: Mapping[str, Any]) -> Finding:
     equal = ", ".join(rule.get("equal") or ())
     sentence = (
         f"While an alert with {source} fires, an inhibition with equal: [{equal}]"
-        f" mutes the alerts with {target} about all events, because these lack such labels."
+        f" mutes the alerts with {target} about all events that have the same values of these"
+        " labels, or lack them."
     )
     hint = f'Add alertname!~"{PREFIX}.+" to the target_matchers of that inhibition.'
     return warning("inhibitions", sentence, hint)

@@ -7,7 +7,7 @@ lists its targets, and so says why a scrape fails.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import pairwise
@@ -16,12 +16,13 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter.alerts.settings_table import ALERT_SETTINGS
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
 from azure_scheduled_events_exporter.times import format_duration
 
 from . import rules
 from .api import Api, WrongAnswerError
-from .finding import Finding, Findings, ok, skipped, warning, wrong
+from .finding import Finding, Findings, note, ok, skipped, warning, wrong
 from .subject import Subject
 
 _SHIPPED_INTERVAL: Final = 5.0
@@ -86,26 +87,26 @@ def examine(subject: Subject, api: Api) -> Findings:
 def _target(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the scrapes of this exporter.
 
-    The exporter is found by the VM's name in its series. Without such series, it was never scraped,
-    or does not know the VM's name. Then it is looked for among the targets, by its address.
+    The exporter is found by its VM in its series. Without such series, it was never scraped, or
+    does not know the VM's name. Then it is looked for among the targets, by its address.
     """
-    series = _series(subject, api)
+    named = _series(subject, api)
+    series = [labels for labels in named if _is_of(labels, subject.instance)]
     found = {_Target.of(labels) for labels in series}
     if not found:
+        others = {_Target.of(labels) for labels in named}
         target = _target_at_address(subject, api)
-        if target is None:
-            yield _missing(subject)
+        if target is None or _Target.of(target["labels"]) in others:
+            yield _missing(subject, others)
             return
         if target.get("health") != "up":
             yield _failing(target)
             return
         found = {_Target.of(target["labels"])}
-    names = ", ".join(sorted(map(str, found)))
-    if len(found) == 1:
-        yield ok("target", f"This exporter is scraped as {names}.")
+    if series and subject.instance is None:
+        yield _of_this_name(found)
     else:
-        hint = "Keep one scrape configuration: sums over events count it more than once."
-        yield warning("target", f"This exporter is scraped {len(found)} times: {names}.", hint)
+        yield _scraped(found)
     renamed = {name for labels in series for name in labels if name.startswith("exported_")}
     if renamed:
         yield warning(
@@ -134,6 +135,28 @@ class _Target:
         return f"{self.job}/{self.instance}"
 
 
+def _names(targets: Collection[_Target]) -> str:
+    """Return ``targets`` for people."""
+    return ", ".join(sorted(map(str, targets)))
+
+
+def _scraped(found: Collection[_Target]) -> Finding:
+    """Return the finding about the targets of this exporter."""
+    if len(found) == 1:
+        return ok("target", f"This exporter is scraped as {_names(found)}.")
+    hint = "Keep one scrape configuration: sums over events count it more than once."
+    return warning("target", f"This exporter is scraped {len(found)} times: {_names(found)}.", hint)
+
+
+def _of_this_name(found: Collection[_Target]) -> Finding:
+    """Return the finding about targets with this VM's name, while no more is known of this VM."""
+    sentence = (
+        f"A VM with this name is scraped as {_names(found)}. Whether it is this one, only the"
+        " metadata service tells."
+    )
+    return note("target", sentence)
+
+
 def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
     """Return the labels of the series with this VM's name; none if the name is unknown."""
     if not subject.vm_name:
@@ -147,6 +170,24 @@ def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
     query = f'{metric}{{vm_name=~"(?i:{name})"}} or {metric}{{exported_vm_name=~"(?i:{name})"}}'
     result = api.data("/api/v1/query", query=query)["data"]["result"]
     return [each["metric"] for each in result]
+
+
+def _is_of(labels: Mapping[str, str], instance: Instance | None) -> bool:
+    """Return whether a series with ``labels`` is of the VM ``instance``, whose name it has.
+
+    VMs of two resource groups may have one name. The id decides; if it is unknown on one side, so
+    does what else Azure names a VM by. True if nothing is known of the VM.
+    """
+    for name in ("vm_id", "subscription_id", "resource_group", "scale_set"):
+        here = getattr(instance, name, "").lower()
+        there = labels.get(f"exported_{name}", labels.get(name, "")).lower()
+        if not here or not there:
+            continue
+        if here != there:
+            return False
+        if name == "vm_id":
+            return True
+    return True
 
 
 def _target_at_address(subject: Subject, api: Api) -> Mapping[str, Any] | None:
@@ -191,14 +232,18 @@ def _failing(target: Mapping[str, Any]) -> Finding:
     return wrong("target", f"Prometheus cannot scrape {url}: {why}.", _hint(why, url))
 
 
-def _missing(subject: Subject) -> Finding:
+def _missing(subject: Subject, others: Collection[_Target]) -> Finding:
+    """Return the finding about an exporter that is not scraped; ``others`` have its VM's name."""
     name = subject.vm_name or "unknown VM"
+    but = ""
+    if others:
+        but = f", but another VM with this name: {_names(others)}"
     hint = (
         "Add it to scrape_configs, or correct the discovery's filters; if it is there and down,"
         f" open port {_port(subject)} to Prometheus. A store's scraper, such as vmagent, lists"
         " errors of its targets."
     )
-    return wrong("target", f"Prometheus does not scrape this exporter ({name}).", hint)
+    return wrong("target", f"Prometheus does not scrape this exporter ({name}){but}.", hint)
 
 
 def _hint(why: str, url: str) -> str:

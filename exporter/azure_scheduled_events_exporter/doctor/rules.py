@@ -21,6 +21,7 @@ from .subject import Subject
 
 _GROUPS = tuple(group.name for group in groups(Settings()))
 """The names of the rule groups that this version ships. They all begin with EVENTS_GROUP."""
+_HOW_TO_LOAD = "Add prometheus-rules.yml to rule_files and reload Prometheus."
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -35,15 +36,11 @@ def _rules(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the rules; set the labels of their alerts in ``subject``."""
     loaded = api.data("/api/v1/rules")["data"]["groups"]
     ours = [group for group in loaded if group["name"].startswith(EVENTS_GROUP)]
-    missing = sorted(set(_GROUPS) - {group["name"] for group in ours})
-    hint = "Add prometheus-rules.yml to rule_files and reload Prometheus."
     if not ours:
-        yield wrong("rules-loaded", "No alert rules are loaded: no event pages.", hint)
+        sentence = "No alert rules are loaded: no event pages."
+        yield wrong("rules-loaded", sentence, _HOW_TO_LOAD)
         return
-    if missing:
-        yield wrong("rules-loaded", f"Rule groups are missing: {', '.join(missing)}.", hint)
-    else:
-        yield ok("rules-loaded", f"All {len(ours)} rule groups are loaded.")
+    yield _completeness(ours)
     rules = [rule for group in ours for rule in group["rules"]]
     # Another Prometheus that was examined before may evaluate other rules.
     subject.loaded_labels = {**subject.loaded_labels, **_labels_of_alerts(rules)}
@@ -51,24 +48,40 @@ def _rules(subject: Subject, api: Api) -> Findings:
     yield _health(rules)
 
 
+def _completeness(ours: Sequence[Mapping[str, Any]]) -> Finding:
+    """Report whether each group is loaded, and from one file; ``ours`` are those loaded."""
+    names = [group["name"] for group in ours]
+    missing = sorted(set(_GROUPS) - set(names))
+    if missing:
+        sentence = f"Rule groups are missing: {', '.join(missing)}."
+        return wrong("rules-loaded", sentence, _HOW_TO_LOAD)
+    repeated = [group for group in ours if names.count(group["name"]) > 1]
+    if not repeated:
+        return ok("rules-loaded", f"All {len(names)} rule groups are loaded.")
+    files = sorted({group.get("file", "") for group in repeated})
+    return warning(
+        "rules-loaded",
+        f"Rule groups are loaded more than once, from {' and '.join(files)}.",
+        "Keep one of these files, and reload Prometheus: an event may notify once for each.",
+    )
+
+
 def _version(rules: Sequence[Mapping[str, Any]]) -> Finding:
     """Compare the version of the loaded rules with that of the rules that this program ships."""
     installed = rules_version()
-    loaded = _loaded_version(rules)
-    if loaded == installed:
+    loaded = _loaded_versions(rules)
+    if loaded == {installed}:
         return ok("rules-version", f"The rules are those of this version ({installed}).")
-    sentence = f"The loaded rules have version {loaded}, installed is {installed}."
+    shown = " and ".join(sorted(loaded)) or "unknown"
+    sentence = f"The loaded rules have version {shown}, installed is {installed}."
     command = "azure-scheduled-events-exporter assets export DIR --values values.yaml"
     return warning("rules-version", sentence, f"Export them again: {command}.")
 
 
-def _loaded_version(rules: Sequence[Mapping[str, Any]]) -> str:
-    """Return the version in the annotation that one of the rules has; ``unknown`` without one."""
-    for rule in rules:
-        annotations = rule.get("annotations") or {}
-        if VERSION_ANNOTATION in annotations:
-            return str(annotations[VERSION_ANNOTATION])
-    return "unknown"
+def _loaded_versions(rules: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the versions in the annotation that one rule of each export has."""
+    annotations = [rule.get("annotations") or {} for rule in rules]
+    return {str(each[VERSION_ANNOTATION]) for each in annotations if VERSION_ANNOTATION in each}
 
 
 def _labels_of_alerts(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:

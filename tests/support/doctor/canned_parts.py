@@ -9,6 +9,7 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.settings import resolve as resolve_alerts
 from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
@@ -25,12 +26,13 @@ def examined(
     url: str = "",
     flags: Mapping[str, str] = MappingProxyType({}),
     words: Mapping[str, str] | None = MappingProxyType({}),
+    instance: Instance | None = None,
 ) -> list[Finding]:
     """Return the findings of a part of the chain whose server answers with ``replies``, with more
     settings.
 
     Prometheus has loaded the shipped rules with these ``words`` for levels; None: its rules are
-    unknown.
+    unknown. ``instance`` is what IMDS has told of this VM.
     """
     severities = "".join(f"{level}={word}\n" for level, word in (words or {}).items())
     every = alerts(resolve_alerts({"severities": severities}))
@@ -39,7 +41,7 @@ def examined(
     with Canned(replies) as server:
         api = Api("--url", url or server.url)
         exporter = api if part == "Exporter" else Api("--exporter", "http://127.0.0.1:10169")
-        subject = Subject(config, {}, exporter, [api], [api], [api])
+        subject = Subject(config, {}, exporter, [api], [api], [api], instance)
         if part == "Alertmanager" and words is not None:
             subject.loaded_labels = loaded
         return next(list(findings) for title, findings in chain.examine(subject) if title == part)

@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.alerts import GENERATED, resolve
 from azure_scheduled_events_exporter.times import iso_time
 from support.doctor.doctor_chain import Chain, Reply, as_json, grafana
-from support.doctor.doctor_faults import Fault, Flags, Plant, beyond
+from support.doctor.doctor_faults import Fault, Flags, Plant, beyond, by
 from support.programs import NOBODY, eventually, fetch
 
 
@@ -89,6 +89,12 @@ def _rule_fails(chain: Chain) -> Flags:
 
 def _other_version(text: str) -> str:
     return text.replace("rules_version: ", "rules_version: 0.0.")
+
+
+def _old_export(chain: Chain) -> Flags:
+    old = chain.new_folder() / "old-rules.yml"
+    old.write_text(_other_version(chain.rules).replace("severity: critical", "severity: page"))
+    return {"prometheus": chain.run_prometheus(rule_files=["prometheus-rules.yml", str(old)])}
 
 
 def _labeled_alerts(chain: Chain) -> Flags:
@@ -202,8 +208,15 @@ MONITORING_FAULTS = (
         beyond(_labeled_target),
         "warning",
     ),
-    Fault("scraped twice", "target", "Keep one", beyond(_scraped_twice), "warning"),
+    Fault("scraped twice", "target", "Keep one", by(_scraped_twice), "warning"),
     Fault("no rules", "rules-loaded", "rule_files", prometheus(rule_files=[])),
+    Fault(
+        "an old export beside the rules",
+        "rules-loaded",
+        "Keep one of these files",
+        beyond(_old_export),
+        "warning",
+    ),
     Fault(
         "other rules", "rules-version", "assets export", prometheus(rules=_other_version), "warning"
     ),

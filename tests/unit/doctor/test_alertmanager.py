@@ -91,12 +91,49 @@ def test_inhibitions_that_mute_events(
             id="by an alert that has the label, as far as anybody knows",
         ),
         pytest.param("severity=critical", "team=db", ["instance"], id="of another team"),
+        pytest.param(
+            'severity=~"critical|warning"',
+            "severity=warning",
+            ["alertname"],
+            id="that both sides accept",
+        ),
     ],
 )
 def test_inhibitions_that_mute_no_event(source: str, target: str, equal: list[str]) -> None:
     """An inhibition of a team that mutes no alert about an event is well."""
     rule = {"source_matchers": [source], "target_matchers": [target], "equal": equal}
     assert inhibitions(rule).mark == "ok"
+
+
+@pytest.mark.parametrize(
+    ("values", "equal", "mark"),
+    [
+        pytest.param("labels.add: {cluster: prod}", ["cluster"], "warning", id="added to all"),
+        pytest.param(
+            "labels.add: {cluster: prod}",
+            ["cluster", "namespace"],
+            "warning",
+            id="added to all, and one that they lack",
+        ),
+        pytest.param("labels.keep: [team]", ["team"], "warning", id="of one team"),
+        pytest.param("", ["event_type"], "warning", id="of one type"),
+        pytest.param(
+            "labels.add: {cluster: prod}", ["cluster", "event_id"], "ok", id="of one event"
+        ),
+    ],
+)
+def test_inhibitions_by_labels_that_events_share(
+    values: str, equal: list[str], mark: str, tmp_path: Path
+) -> None:
+    """Doctor warns of an inhibition whose ``equal`` has only labels that alerts about two events
+    may have in common.
+    """
+    file = tmp_path / "values.yaml"
+    file.write_text(f"{values}\n")
+    rule = {"source_matchers": ["severity=critical"], "target_matchers": ["severity=warning"]}
+    replies = alertmanager(inhibit_rules=[_OURS, {**rule, "equal": equal}])
+    findings = examined("Alertmanager", replies, flags={"alerts.values": str(file)}, words=None)
+    assert finding_of("inhibitions", findings).mark == mark
 
 
 def test_inhibitions_in_the_old_form() -> None:
@@ -116,7 +153,7 @@ def test_inhibitions_in_the_old_form() -> None:
     found = inhibitions(broad)
     assert found.mark == "warning"
     assert "severity=critical fires, an inhibition with equal: [instance]" in found.sentence
-    assert "mutes the alerts with severity=~warning|info about all events," in found.sentence
+    assert "mutes the alerts with severity=~warning|info about all events that" in found.sentence
 
 
 def severities(route: dict[str, Any]) -> Finding:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from azure_scheduled_events_exporter.alerts.formats.prometheus import rules_version
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from support.doctor.canned_parts import (
     examined,
@@ -21,6 +23,51 @@ def test_target_that_was_not_scraped_yet() -> None:
     found = finding_of("target", examined("Prometheus", prometheus([fresh])))
     assert found.mark == "warning"
     assert "not scraped" in found.sentence
+
+
+_PRODUCTION = {"vm_id": "8A", "resource_group": "production"}
+_STAGING = {"vm_id": "9B", "resource_group": "staging"}
+
+
+def scraped_as(instance: Instance | None, *vms: dict[str, str]) -> Finding:
+    """Return what doctor says of the target on the VM ``instance``, if a Prometheus scrapes
+    ``vms``, which all have its name: the first as ``vm-0:10169``, and so on.
+    """
+    series = [
+        {"metric": {"job": "vms", "instance": f"vm-{number}:10169", "vm_name": "web_4", **labels}}
+        for number, labels in enumerate(vms)
+    ]
+    at_name = target(
+        labels={"job": "vms", "instance": "vm-0:10169"}, scrapeUrl="http://web_4:10169/metrics"
+    )
+    replies = prometheus([at_name], query={"result": series})
+    return finding_of("target", examined("Prometheus", replies, instance=instance))
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        pytest.param(Instance("web_4", vm_id="8a", resource_group="moved"), id="id"),
+        pytest.param(Instance("web_4", resource_group="Production"), id="resource group"),
+    ],
+)
+def test_vms_of_one_name(here: Instance) -> None:
+    """Among VMs of one name, doctor finds this one by its id, or by its resource group."""
+    found = scraped_as(here, _STAGING, _PRODUCTION)
+    assert (found.mark, found.sentence) == ("ok", "This exporter is scraped as vms/vm-1:10169.")
+    found = scraped_as(here, _STAGING)
+    assert found.mark == "wrong"
+    assert "but another VM with this name: vms/vm-0:10169" in found.sentence
+    found = scraped_as(here, _PRODUCTION, _PRODUCTION)
+    assert found.mark == "warning"
+    assert "scraped 2 times" in found.sentence
+
+
+def test_a_vm_of_which_only_the_name_is_known() -> None:
+    """Without an answer of the metadata service, doctor does not claim which VM is scraped."""
+    found = scraped_as(None, _STAGING, _PRODUCTION)
+    assert found.mark == "note"
+    assert "A VM with this name is scraped as vms/vm-0:10169, vms/vm-1:10169." in found.sentence
 
 
 def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +140,19 @@ def test_no_rules() -> None:
         if each.check.startswith("rules-")
     ]
     assert [(each.check, each.mark) for each in found] == [("rules-loaded", "wrong")]
+
+
+def test_rules_of_two_versions() -> None:
+    """If an old export is loaded beside that of this version, doctor names both versions."""
+    rules = [
+        {"type": "alerting", "name": "NoExporters", "annotations": {"rules_version": version}}
+        for version in (rules_version(), "0.0.1+1a2b3c4d")
+    ]
+    group = {"name": "azure-scheduled-events-exporters", "rules": rules}
+    replies = prometheus([target()], rules={"groups": [group]})
+    found = finding_of("rules-version", examined("Prometheus", replies))
+    assert found.mark == "warning"
+    assert f"0.0.1+1a2b3c4d and {rules_version()}" in found.sentence
 
 
 def test_a_store_without_a_list_of_targets() -> None:
