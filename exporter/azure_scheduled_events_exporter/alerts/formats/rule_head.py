@@ -185,8 +185,9 @@ def _needs(settings: Settings) -> Iterator[str]:
     """Yield what the rules need, a paragraph each."""
     yield (
         "- A scrape every 5 s is best: an eviction has a notice of 30 s or less. The rules work"
-        " with up to 2 minutes. A window of seconds over a recording (such as [45s]) is three"
-        " evaluations long, and does not depend on the scrapes."
+        " with up to 2 minutes, if the setting scrape.interval says so (it is"
+        f" {settings.text('scrape.interval')} in this file). A window of seconds over a recording"
+        " (such as [45s]) is three evaluations long; that over vm_answers is one scrape longer."
     )
     yield (
         f"- The name of the scrape job must match {settings.text('job')} (setting job): otherwise"
