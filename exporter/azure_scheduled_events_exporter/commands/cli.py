@@ -196,10 +196,8 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _shown(word: str) -> str:
-    """Return what an error repeats of ``word``: of a flag only its name, without the value."""
-    if word.startswith("-"):
-        return word.partition("=")[0]
-    return without_password(word)
+    """Return what an error repeats of ``word``: of NAME=VALUE only the name."""
+    return without_password(word).partition("=")[0]
 
 
 def _no_command(word: str) -> UsageError:
@@ -213,7 +211,7 @@ def _no_command(word: str) -> UsageError:
         return UsageError(f"name a command: choose from {', '.join(COMMANDS)}")
     meant = closest(word, COMMANDS)
     hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(COMMANDS)}"
-    return UsageError(f"unknown command '{word}': {hint} (see --help)")
+    return UsageError(f"unknown command '{_shown(word)}': {hint} (see --help)")
 
 
 def _hint(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:

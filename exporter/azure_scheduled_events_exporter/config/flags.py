@@ -118,12 +118,12 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
         texts: one for each assignment: a repeatable flag has several, or one value has commas.
 
     Raises:
-        UsageError: a text has no ``=``.
+        UsageError: a text has no ``=``. The error does not repeat it, as it may have a key.
     """
     chosen: dict[str, str] = {}
-    for text in texts:
+    for number, text in enumerate(texts, start=1):
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"{flag}: '{text}' has no '=': write NAME=VALUE")
+            raise UsageError(f"{flag}: number {number} has no '=': write NAME=VALUE")
         chosen[name] = value
     return chosen

@@ -108,6 +108,9 @@ class TestUsage:
                 "did you mean '--otlp.endpoint'?",
             ),
             (("--otlp.endpoint=http://u:sesame 2@h",), "run --otlp.endpoint"),
+            (("otlp.endpoint=http://u:sesame 2@h",), "run otlp.endpoint"),
+            (("http://u:sesame@h",), "unknown command 'http://***@h'"),
+            (("assets", "export", "/no", "--set", "pager.pagerduty-key:sesame"), "number 1 has no"),
             (
                 ("check-config", "--imds.endpoint", "http://127.0.0.1/?token=sesame"),
                 "write http://HOST[:PORT], or 'discover'\n",

@@ -151,7 +151,7 @@ def test_assignments() -> None:
     set.
     """
     assert parse_assignments("--set", ["a=1", "b=", "a=x=y"]) == {"a": "x=y", "b": ""}
-    with pytest.raises(UsageError, match="--maintenance: 'foo' has no '=': write NAME=VALUE"):
+    with pytest.raises(UsageError, match="--maintenance: number 2 has no '=': write NAME=VALUE"):
         parse_assignments("--maintenance", ["alertname=InstanceDown", "foo"])
 
 
