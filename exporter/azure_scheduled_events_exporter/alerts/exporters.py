@@ -281,7 +281,9 @@ def _alerts_not_pushed() -> Alert:
 
 
 def _spans_not_delivered() -> Alert:
-    refused = _counted_up(f'{METRIC}spans_total{{outcome="failed"}}', "20m")
+    # No ``increase``, as in HookFailed. The counter begins at 0 at each start of the exporter.
+    failed = f'{METRIC}spans_total{{outcome="failed"}}'
+    refused = f"last_over_time({failed}[20m]) > min_over_time({failed}[20m])"
     return Alert(
         name=f"{PREFIX}SpansNotDelivered",
         expression=promql(f"""
@@ -344,16 +346,20 @@ def _clock_off() -> Alert:
 
 
 def _hook_failed() -> Alert:
-    # The first failure is the first sample of its series, which ``_counted_up`` leaves out. An
-    # evicted VM, whose script had one run, is gone before the rule is evaluated: so the
-    # sample may be up to 15 minutes old. The exporter must have been scraped 15 minutes ago: else
-    # all its series are new to Prometheus, and the failure may be an old one from the journal.
+    # ``increase`` of VictoriaMetrics also counts the first sample of a series, and the first one
+    # after a gap. So it would tell of an old failure when its exporter is back: the counts come
+    # from the journal. A count that is lower than before has begun again with a new failure.
+    #
+    # The first failure is the first sample of its series, so it is no difference. An evicted VM,
+    # whose script had one run, is gone before the rule is evaluated: so the sample may be up to 15
+    # minutes old. The exporter must have been scraped 15 minutes ago: else all its series are new
+    # to Prometheus, and the failure may be an old one.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
     return Alert(
         name=f"{PREFIX}HookFailed",
         expression=promql(f"""
             sum by (job, instance, event_type, phase, outcome) (
-              ({_counted_up(failed, "15m")})
+              (max_over_time({failed}[15m]) != min_over_time({failed}[15m]))
               or (
                 (last_over_time({failed}[15m]) unless {failed} offset 15m)
                 and on (job, instance) {UP} offset 15m
@@ -380,16 +386,6 @@ def _hook_failed() -> Alert:
         ends="The alert resolves 15 minutes after the last run that failed.",
         labels=_LABELS,
     )
-
-
-def _counted_up(counter: str, window: str) -> str:
-    """Return the PromQL of a counter that has counted within ``window``.
-
-    ``increase`` also counts the first sample of a series on VictoriaMetrics, and the first one
-    after a gap. So it would tell of an old failure again, when its exporter is back. A counter that
-    has begun again at a lower value has counted, too.
-    """
-    return f"max_over_time({counter}[{window}]) != min_over_time({counter}[{window}])"
 
 
 def _job(settings: Settings) -> str:

@@ -279,5 +279,8 @@ def _interval(api: Api, target: _Target) -> Finding:
     if interval > _LONGEST_INTERVAL + slack:
         return wrong("scrape-interval", sentence, f"{hint} The rules need one within 2 minutes.")
     if interval > _NOTICE_OF_EVICTION - slack:
-        hint += " An eviction has 30 s of notice or less: push the alerts of Spot VMs."
+        hint += (
+            " An eviction has 30 s of notice or less: push the alerts of Spot VMs. Tell the rules,"
+            " too, by their setting scrape.interval."
+        )
     return warning("scrape-interval", sentence, hint)

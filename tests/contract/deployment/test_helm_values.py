@@ -145,6 +145,10 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
             "cannot change maintenance.within .* export the chart",
         ),
         (
+            r"alertsValues.scrape\.interval=60s",
+            "cannot change scrape.interval .* export the chart",
+        ),
+        (
             r"alertsValues.labels\.keep={team},alertsValues.labels\.add.team=web",
             "labels.keep and labels.add both have team",
         ),
@@ -207,7 +211,7 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
     """
     chosen = {
         "job": "azure",
-        "alerts.disabled": ["Freeze"],
+        "alerts.disabled": ["Freeze", "VmNotBack"],
         "severities": {
             "critical": "sev1",
             "warning": "sev2",

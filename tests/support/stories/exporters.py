@@ -93,8 +93,10 @@ EXPORTERS = (
             metric("spans_queued", "a", "0x4 500x100"),
             metric("spans_queued", "b", "500x20 0x100"),
             metric("spans_total", "c", "0x4 5x100", 'outcome="failed"'),
+            # The exporter of d restarts, long after the collector refused spans.
+            metric("spans_total", "d", "5x40 stale 0x160", 'outcome="failed"'),
         ),
-        {"SpansNotDelivered": "15m:0 17m:2"},
+        {"SpansNotDelivered": "15m:0 17m:2 28m:1"},
     ),
     Story(
         "A VM's clock that differs from that of IMDS by 40 s, behind or ahead; one that differs by"

@@ -146,7 +146,7 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- define "exporter.rules" -}}
 {{- $own := .Files.Get "files/alerts-values.yaml" | fromYaml -}}
 {{- $settings := include "exporter.alertSettings" . | fromYaml -}}
-{{- range $name := list "maintenance.equal" "maintenance.within" -}}
+{{- range $name := list "scrape.interval" "evaluation.interval" "maintenance.equal" "maintenance.within" -}}
 {{- if ne (get $own $name | join ",") (get $settings $name | join ",") -}}
 {{- fail (printf "alertsValues cannot change %s of the chart's rules: export the chart with azure-scheduled-events-exporter assets export DIR --set %s=%s" $name $name (get $settings $name | join ",")) -}}
 {{- end -}}
@@ -155,6 +155,10 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- $text := .Files.Get $file | replace ", KEPT_LABELS" (get $settings "labels.keep" | join ", " | printf ", %s" | trimSuffix ", ") -}}
 {{- range $name := list "job" "runbooks.url" "dashboards.url" }}{{ $text = replace (get $own $name) (get $settings $name) $text }}{{ end -}}
 {{- $disabled := get $settings "alerts.disabled" | default list -}}
+{{- /* Without VmNotBack, ExporterDown tells of a VM that is missing. */ -}}
+{{- if or (has "VmNotBack" $disabled) (has "AzureScheduledEventVmNotBack" $disabled) -}}
+{{- $text = regexReplaceAll " or \\(azure_scheduled_events:vm_missing unless [^\n]*vm_answers\\[5m\\]\\)\\)" $text "" -}}
+{{- end -}}
 {{- $severities := get $settings "severities" | default dict -}}
 {{- $names := regexFindAll "AzureScheduledEvent[A-Za-z]+" $text -1 | uniq -}}
 {{- range $name := concat $disabled (keys (omit $severities "critical" "warning" "info")) -}}

@@ -79,7 +79,8 @@ _NOTES: Mapping[str, str] = {
     "ExporterDown": (
         "The average of the scrapes of 3m (one value each 15 s), without the times at which the VM"
         " was away or missing: so a planned reboot is no failure. A missing VM that answered within"
-        " 5m is not left out: it may boot in a loop. For an exporter that stops, the alert fires"
+        " 5m is not left out: it may boot in a loop. (Nor is any missing VM if VmNotBack is"
+        " disabled.) For an exporter that stops, the alert fires"
         " after about 11 minutes. It also fires for a deleted VM whose scrape target stays. The"
         " alert has all labels of `up`."
     ),
@@ -89,9 +90,10 @@ _NOTES: Mapping[str, str] = {
         " success is by the clock of IMDS, and may be one interval old."
     ),
     "HookFailed": (
-        "From line 3: the first failure is the first sample of its series, which increase() does"
-        " not count. It counts if the exporter was already scraped 15m ago, and also if the VM"
-        " has been evicted since."
+        "Line 2: a run that failed within 15m, also if the counter has begun again. From line 3:"
+        " the first failure is the first sample of its series, which makes no difference in line 2."
+        " It counts if the exporter was already scraped 15m ago, and also if the VM has been"
+        " evicted since."
     ),
 }
 """How an expression works, by the alert's name without its prefix."""

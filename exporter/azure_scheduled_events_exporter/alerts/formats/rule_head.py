@@ -186,8 +186,9 @@ def _needs(settings: Settings) -> Iterator[str]:
     yield (
         "- A scrape every 5 s is best: an eviction has a notice of 30 s or less. The rules work"
         " with up to 2 minutes, if the setting scrape.interval says so (it is"
-        f" {settings.text('scrape.interval')} in this file). A window of seconds over a recording"
-        " (such as [45s]) is three evaluations long; that over vm_answers is one scrape longer."
+        f" {settings.text('scrape.interval')} in this file). A short window over a recording, such"
+        " as that over vm_back, is three evaluations long; that over vm_answers is one scrape"
+        " longer."
     )
     yield (
         f"- The name of the scrape job must match {settings.text('job')} (setting job): otherwise"
