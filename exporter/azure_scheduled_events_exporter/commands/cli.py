@@ -26,7 +26,6 @@ from azure_scheduled_events_exporter.errors import (
     ExporterError,
     UsageError,
     closest,
-    without_password,
 )
 
 from .interruption import Interrupted
@@ -190,28 +189,37 @@ def _run(words: Sequence[str]) -> int:
     except SystemExit:  # after --help and --version
         return 0
     if unknown:
-        shown = " ".join(map(_shown, unknown))
-        parser.error(f"unrecognized arguments: {shown}{_hint(unknown, parser)}")
+        parser.error(f"unrecognized arguments: {_shown(unknown)}{_hint(unknown, parser)}")
     return int(parsed.command(parsed))
 
 
-def _shown(word: str) -> str:
-    """Return what an error repeats of ``word``: of NAME=VALUE only the name."""
-    return without_password(word).partition("=")[0]
+def _shown(unknown: Sequence[str]) -> str:
+    """Return ``unknown`` words for an error: flags by their names; values are only counted.
+
+    An unknown flag may be a mistyped one, and its value a secret.
+    """
+    shown = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    values = len(unknown) - len(shown)
+    if values:
+        shown.append(
+            "1 word that is no flag" if values == 1 else f"{values} words that are no flags"
+        )
+    return " and ".join(shown)
 
 
 def _no_command(word: str) -> UsageError:
     """Return (not raise) the error that the program's first word, or ``""``, is no command."""
-    if word.lstrip("-").partition("=")[0] in FLAGS:
-        shown = _shown(word)
+    name = word.partition("=")[0]
+    if name.lstrip("-") in FLAGS:
         return UsageError(
-            f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)"
+            f"{name}: name a command first, for example: {PROGRAM} run {name} (see --help)"
         )
     if not word:
         return UsageError(f"name a command: choose from {', '.join(COMMANDS)}")
     meant = closest(word, COMMANDS)
     hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(COMMANDS)}"
-    return UsageError(f"unknown command '{_shown(word)}': {hint} (see --help)")
+    # Without the word, which may be the value of a setting.
+    return UsageError(f"the first word is no command: {hint} (see --help)")
 
 
 def _hint(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:

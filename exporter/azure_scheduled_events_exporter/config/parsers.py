@@ -109,13 +109,14 @@ def alertmanagers(text: str) -> tuple[str, ...]:
 def labels(text: str) -> Mapping[str, str]:
     """Return labels of alerts by name, from NAME=VALUE between commas."""
     found: dict[str, str] = {}
-    for part in text.split(","):
-        each = part.strip()
-        if not each:
-            continue
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for number, each in enumerate(parts, start=1):
         name, equals, value = each.partition("=")
         if not equals or not _LABEL_NAME.fullmatch(name):
-            raise ValueError(f"{each!r} is not a label: write NAME=VALUE, several with commas")
+            raise ValueError(
+                f"number {number} is not a label: write NAME=VALUE, several with commas, and only"
+                " letters, digits and _ in a name"
+            )
         if name in _OWN_LABELS or name.startswith("__"):
             raise ValueError(f"{name!r} is a label that alerts have already: choose another name")
         if name in found:

@@ -33,6 +33,8 @@ _, _LONGEST_INTERVAL = ALERT_SETTINGS["scrape.interval"].limits
 """Seconds: if scrapes are further apart, the rules do not work."""
 _JUDGED_SCRAPES: Final = 10
 """The interval is judged by so many of the newest scrapes: earlier, it may have been another."""
+_GUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The form of an id of Azure, in lower case."""
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 _HINTS: Final[Mapping[str, str]] = {
@@ -177,11 +179,16 @@ def _is_of(labels: Mapping[str, str], instance: Instance | None) -> bool:
 
     VMs of two resource groups may have one name. The id decides; if it is unknown on one side, so
     does what else Azure names a VM by. True if nothing is known of the VM.
+
+    A ``vm_id`` that is no GUID is not of the exporter. It is a label of the target, and is visible
+    because the exporter does not know its own id yet.
     """
     for name in ("vm_id", "subscription_id", "resource_group", "scale_set"):
         here = getattr(instance, name, "").lower()
         there = labels.get(f"exported_{name}", labels.get(name, "")).lower()
         if not here or not there:
+            continue
+        if name == "vm_id" and not _GUID.fullmatch(there):
             continue
         if here != there:
             return False

@@ -73,7 +73,7 @@ class TestUsage:
         ("arguments", "word"),
         [
             ((), "name a command"),
-            (("fly",), "fly"),
+            (("fly",), "the first word is no command: choose from run,"),
             (("simulator",), "did you mean 'simulate'?"),
             (("run", "--poll.intervall", "1s"), "did you mean '--poll.interval'?"),
             (("history", "--jsn"), "did you mean '--json'?"),
@@ -92,7 +92,14 @@ class TestUsage:
             ),
             (("--poll.interval", "1s"), "run --poll.interval"),
             (("run", "--poll.interval"), "--poll.interval"),
-            (("run", "surplus"), "surplus"),
+            (("run", "sesame"), "unrecognized arguments: 1 word that is no flag"),
+            (("run", "--otlp.headerz", "sesame"), "--otlp.headerz and 1 word that is no flag: did"),
+            (
+                ("run", "--alertmanager.ulr", "http://u:ses", "sesame@h"),
+                "--alertmanager.ulr and 2 words that are no flags: did you mean",
+            ),
+            (("run", "--alertmanager.labels", "a=b,sesame"), "--alertmanager.labels: number 2 is"),
+            (("run", "--alertmanager.labels", "a b=sesame"), "--alertmanager.labels: number 1 is"),
             (("run", "--poll.interval", "soon"), "--poll.interval"),
             (("run", "--imds.api-version", "latest"), "2020-07-01, or"),
             (("run", "--config.file", "/nonexistent/config.yml"), "/nonexistent/config.yml"),
@@ -109,7 +116,7 @@ class TestUsage:
             ),
             (("--otlp.endpoint=http://u:sesame 2@h",), "run --otlp.endpoint"),
             (("otlp.endpoint=http://u:sesame 2@h",), "run otlp.endpoint"),
-            (("http://u:sesame@h",), "unknown command 'http://***@h'"),
+            (("http://u:sesame@h",), "the first word is no command"),
             (("assets", "export", "/no", "--set", "pager.pagerduty-key:sesame"), "number 1 has no"),
             (
                 ("check-config", "--imds.endpoint", "http://127.0.0.1/?token=sesame"),

@@ -30,7 +30,8 @@ COMPLAINTS = {
         " name"
     ),
     "alertmanager_label_without_value": (
-        ":1: alertmanager.labels: 'cluster' is not a label: write NAME=VALUE, several with commas"
+        ":1: alertmanager.labels: number 1 is not a label: write NAME=VALUE, several with commas,"
+        " and only letters, digits and _ in a name"
     ),
     "alertmanager_without_scheme": (
         ":1: alertmanager.url: address 2 is not that of an Alertmanager: write http://HOST:9093,"

@@ -25,8 +25,9 @@ def test_target_that_was_not_scraped_yet() -> None:
     assert "not scraped" in found.sentence
 
 
-_PRODUCTION = {"vm_id": "8A", "resource_group": "production"}
-_STAGING = {"vm_id": "9B", "resource_group": "staging"}
+_ID = "5d3a81f2-9c0e-4b7a-8f64-1e2b9a7c5d08"
+_PRODUCTION = {"vm_id": _ID.upper(), "resource_group": "production"}
+_STAGING = {"vm_id": _ID.replace("5", "6"), "resource_group": "staging"}
 
 
 def scraped_as(instance: Instance | None, *vms: dict[str, str]) -> Finding:
@@ -47,7 +48,7 @@ def scraped_as(instance: Instance | None, *vms: dict[str, str]) -> Finding:
 @pytest.mark.parametrize(
     "here",
     [
-        pytest.param(Instance("web_4", vm_id="8a", resource_group="moved"), id="id"),
+        pytest.param(Instance("web_4", vm_id=_ID, resource_group="moved"), id="id"),
         pytest.param(Instance("web_4", resource_group="Production"), id="resource group"),
     ],
 )
@@ -61,6 +62,15 @@ def test_vms_of_one_name(here: Instance) -> None:
     found = scraped_as(here, _PRODUCTION, _PRODUCTION)
     assert found.mark == "warning"
     assert "scraped 2 times" in found.sentence
+
+
+def test_an_id_that_is_not_azures() -> None:
+    """While the exporter does not know its id, a label ``vm_id`` may be one that the target has of
+    a discovery. It is no sign of another VM.
+    """
+    here = Instance("web_4", vm_id=_ID, resource_group="production")
+    found = scraped_as(here, {"vm_id": "inventory-17", "resource_group": "production"})
+    assert (found.mark, found.sentence) == ("ok", "This exporter is scraped as vms/vm-0:10169.")
 
 
 def test_a_vm_of_which_only_the_name_is_known() -> None:

@@ -64,10 +64,12 @@ class Ended:
     Attributes:
         results: by EventId; empty if a signal came before the requests were queued.
         failure_status: the exit status if an event is certainly not approved.
+        failure: why the journal failed while the results were awaited; None if it did not.
     """
 
     results: Mapping[str, str]
     failure_status: int
+    failure: Exception | None
 
     @property
     def exit_status(self) -> int:
@@ -121,7 +123,7 @@ def request_approvals(
         results = _results_at_the_end(store, chosen, numbers, created, seconds)
     if failure is not None and not results:  # nothing was queued
         raise failure
-    return Ended(results, failure_status)
+    return Ended(results, failure_status, failure)
 
 
 def report(ended: Ended, config: Config) -> int:
@@ -129,12 +131,24 @@ def report(ended: Ended, config: Config) -> int:
     for event_id, result in ended.results.items():
         say(printable(f"{event_id}: {result}"))
     if _WITHDRAWN in ended.results.values():
-        _say_why(config)
+        _say_why(ended.failure, config)
     return ended.exit_status
 
 
-def _say_why(config: Config) -> None:
-    """Ask IMDS once, and report on standard error why the exporter may not have sent a request."""
+def _say_why(failure: Exception | None, config: Config) -> None:
+    """Report on standard error why a request was withdrawn.
+
+    That is the ``failure`` of the journal. Without one, IMDS is asked once, to say why the exporter
+    may not have sent the request.
+    """
+    with suppress(OSError):
+        print(f"approve: {_why(failure, config)}", file=sys.stderr)
+
+
+def _why(failure: Exception | None, config: Config) -> str:
+    """Return why a request was withdrawn, as in :func:`_say_why`."""
+    if failure is not None:
+        return f"the journal failed, so the request was withdrawn: {reason(failure)}"
     try:
         ask_imds(config, RateLimiter(), config.imds_timeout)
     except ImdsError as error:
@@ -144,8 +158,7 @@ def _say_why(config: Config) -> None:
             "its log, and 'doctor', say why: IMDS answers this command, but IMDS or the journal's"
             " disk may be slow"
         )
-    with suppress(OSError):
-        print(f"approve: the running exporter did not send it: {why}", file=sys.stderr)
+    return f"the running exporter did not send it: {why}"
 
 
 def _results_at_the_end(
@@ -153,8 +166,9 @@ def _results_at_the_end(
 ) -> Mapping[str, str]:
     """Withdraw what is open of the requests for ``chosen``; return all results, by EventId.
 
-    There are none if nothing was queued. If the journal fails, all are :data:`UNKNOWN_RESULT`, with
-    the reason: nobody knows what the exporter has sent, or will send until the requests expire.
+    There are none if nothing was queued. If the journal fails, they are :data:`UNKNOWN_RESULT`,
+    with the reason: nobody knows what the exporter has sent, or will send until the requests
+    expire. An approval that was read before that stays one.
 
     Args:
         store: the journal.
@@ -163,13 +177,19 @@ def _results_at_the_end(
         created: when the requests were made.
         seconds: how long to wait for those that are being sent.
     """
+    queued = numbers
+    written: Mapping[int, str] = {}
     try:
         queued = numbers or _numbers_queued_at(store, created)
         written = _withdraw_open(store, queued, seconds)
         current = store.current()
     except FAILURES as error:
         unknown = f"{UNKNOWN_RESULT} (the journal failed: {reason(error)})"
-        return {life.event_id: unknown for life in chosen}
+        results = {life.event_id: unknown for life in chosen}
+        for life, number in zip(chosen, queued, strict=False):
+            if is_approved(written.get(number, "")):
+                results[life.event_id] = written[number]
+        return results
     return {
         life.event_id: result_at_the_end(
             written.get(number, UNKNOWN_RESULT), current.get(life.event_id)

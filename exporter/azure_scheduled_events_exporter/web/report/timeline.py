@@ -103,11 +103,15 @@ def _transitions(sources: Sources) -> Iterator[_Step]:
     """Yield the transitions that the journal has."""
     life = sources.life
     not_before_until_then = None
+    before = 0.0
     for record in sources.transitions:
         transition = record["transition"]
         if transition == Transition.STARTED and not life.announced:
             continue  # the detection has the text "First seen: Started already"
         at = _moment_of(record, sources)
+        if int(at) == int(before):
+            at = max(at, before)  # a start after the approval from which it follows
+        before = at
         yield _Step(at, (_text(record, not_before_until_then, life),))
         not_before_until_then = record.get("not_before")
 
@@ -116,14 +120,17 @@ def _moment_of(record: Record, sources: Sources) -> float:
     """Return when a transition was, in Unix seconds.
 
     The journal cuts off the fractions of the times of transitions, but not those of requests. An
-    approval would come before a request of the same second, from which it follows. So a transition
-    gets the time of such a request.
+    approval would come before a request of the same second, from which it follows. So an approval
+    gets the time of such a request, if it is by the same approver.
     """
     at = datetime.fromisoformat(str(record["at"])).timestamp()
-    if record["transition"] == Transition.DETECTED:  # nobody can have asked before that
+    if record["transition"] != Transition.APPROVED:
         return at
-    requested = [asked.at for asked in sources.asked if int(asked.at) == int(at)]
-    return max(requested, default=at)
+    by = record.get("approved_by")
+    requested = [
+        asked.at for asked in sources.asked if asked.approver == by and int(asked.at) == int(at)
+    ]
+    return min(requested, default=at)
 
 
 def _text(record: Record, not_before_until_then: object, life: Lifecycle) -> str:

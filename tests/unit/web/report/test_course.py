@@ -90,6 +90,23 @@ def test_an_approval_in_the_second_of_its_request() -> None:
     assert found == list(order)
 
 
+def test_a_request_in_the_second_of_a_start_from_elsewhere() -> None:
+    """A request that came after a start of the same second has nothing to do with that: the start
+    keeps its place in the timeline.
+    """
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(6), SCHEDULED)
+    watch.sees(at(6.1), STARTED)
+    transitions = tuple(change_record(change) for change in watch.changes)
+    asked = Asked("root", Approver.OPERATOR, at(6.9).wall, "it has started already")
+    written = markdown(report(Sources(watch.life, transitions, asked=(asked,))), "")
+    order = ("It started before NotBefore", "Started: the", "The operator `root` asked")
+    rows = written.partition("## Timeline")[2].splitlines()
+    found = [start for row in rows for start in order if f"| {start}" in row]
+    assert found == list(order)
+
+
 def test_an_event_of_another_vm() -> None:
     """This VM cannot measure the interruption of another one."""
     watch = Watch("vm_9")
