@@ -41,6 +41,13 @@ def _exporter(chain: Chain, *flags: str, endpoint: str = "") -> Flags:
     return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
 
 
+def _refused_the_name(chain: Chain) -> Flags:
+    """Plant an exporter that polls, and to which IMDS does not tell the VM's name."""
+    exporter = chain.run_exporter(chain.serve(imds(name="")).url)
+    exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+
+
 def _web_config(chain: Chain, pair: Pair | None = None, users: str = "") -> str:
     tls = (
         f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}"
@@ -192,7 +199,7 @@ LOCAL_FAULTS = (
         "exporter alone is refused the name",
         "exporter-vm-name",
         "--instance.name",
-        beyond(lambda chain: _exporter(chain, endpoint=chain.serve(imds(name="")).url)),
+        beyond(_refused_the_name),
     ),
     Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
