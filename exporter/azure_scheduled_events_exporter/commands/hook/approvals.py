@@ -6,7 +6,6 @@ Which of these events the hook may approve is decided in ``plan``.
 import time
 from collections.abc import Callable, Iterable, Sequence
 from logging import Logger
-from subprocess import STDOUT, Popen
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
@@ -15,7 +14,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.log_limits import Changes
 
-from .process import input_of, output_to
+from .process import Child
 
 _AGAIN_SECONDS: Final = 10.0
 
@@ -42,16 +41,17 @@ class Approvals:
         self._pass_on = pass_on
         self._log = log
         self._again_seconds = again_seconds
-        self._running: dict[str, Popen[bytes]] = {}  # by EventId
+        self._running: dict[str, Child] = {}  # by EventId
         # When the next approval of an event may start: monotonic time by EventId.
         self._next_at: dict[str, float] = {}
         # NotBefore of an event when its last approval started, by EventId.
         self._not_before: dict[str, float | None] = {}
         self._approved: set[str] = set()  # EventIds of those whose last approval succeeded
         self._reasons = Changes()  # why an event is not approved, by EventId
+        self._failures = Changes()  # exit status of the last approval, by EventId; "" for success
 
     @property
-    def running(self) -> list[Popen[bytes]]:
+    def running(self) -> list[Child]:
         """The processes that had not ended when :meth:`approve` was called last."""
         return list(self._running.values())
 
@@ -64,19 +64,31 @@ class Approvals:
         ``prepared``: each event with why the hook may not approve it, which is logged; ``""`` if it
         may.
         """
-        for event_id, process in list(self._running.items()):
-            status = process.poll()
-            if status is not None:
-                del self._running[event_id]
-            if status == 0:
-                self._approved.add(event_id)
+        failed = self._take_ended()
         for life, reason in prepared:
             if not life.is_open_to_approval:
                 continue
+            if life.event_id in failed:
+                self._log_failure(life, failed[life.event_id])
             self._log_reason(life, reason)
             is_due = self._is_due(life)
             if is_due and not reason and life.event_id not in self._running:
                 self._approve(life)
+
+    def _take_ended(self) -> dict[str, Child]:
+        """Take note of the processes that have ended; return those that failed, by EventId."""
+        ended = {
+            event_id: process
+            for event_id, process in self._running.items()
+            if process.poll() is not None
+        }
+        for event_id, process in ended.items():
+            process.read_all()
+            del self._running[event_id]
+            if process.returncode == 0:
+                self._approved.add(event_id)
+                self._failures.is_new(event_id, "")  # so that the next failure is logged
+        return {event_id: each for event_id, each in ended.items() if each.returncode != 0}
 
     def _is_due(self, life: Lifecycle) -> bool:
         """Return whether an approval of an event may start now, if none is running."""
@@ -98,20 +110,27 @@ class Approvals:
                 extra=logs.facts(event_id=life.event_id, reason=reason),
             )
 
+    def _log_failure(self, life: Lifecycle, process: Child) -> None:
+        """Log that an approval has failed, once until its exit status is another."""
+        if self._failures.is_new(life.event_id, str(process.returncode)):
+            self._log.warning(
+                "hook's approval has failed",
+                extra=logs.facts(
+                    event_id=life.event_id,
+                    exit_status=process.returncode,
+                    output=process.last_lines(),
+                ),
+            )
+
     def _approve(self, life: Lifecycle) -> None:
         """Start the process that approves an event; log it if that fails."""
         self._next_at[life.event_id] = time.monotonic() + self._again_seconds
         self._not_before[life.event_id] = life.not_before
         self._approved.discard(life.event_id)
         try:
-            with (
-                uninterrupted(),
-                input_of(encode(life).encode()) as stdin,
-                output_to(self._pass_on) as (stdout, _),
-            ):
-                self._running[life.event_id] = Popen(  # noqa: S603 - this program
-                    self._command, stdin=stdin, stdout=stdout, stderr=STDOUT
-                )
+            content = encode(life).encode()
+            with uninterrupted():
+                self._running[life.event_id] = Child(self._command, content, self._pass_on)
         except OSError as error:
             self._log.warning(
                 "hook cannot start its approval, and tries again soon",

@@ -138,6 +138,8 @@ class Hook:
                 child.wait(max(0.0, ends - time.monotonic()))
             child.kill()
             child.wait()
+        for child in children:
+            child.read_all()
         self._runs.close()
         self._output.close()
 

@@ -48,9 +48,11 @@ class Output:
             self._log_loss("it is not read fast enough")
 
     def close(self) -> None:
-        """Wait briefly until the reader has taken all."""
+        """Wait briefly until the reader has taken all; log it if it has not."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting, _END_SECONDS)
+            is_read = self._changed.wait_for(lambda: not self._waiting, _END_SECONDS)
+        if not is_read:
+            self._log_loss("it is not read fast enough")
 
     def _write_all(self) -> None:
         """Write what waits. A thread runs this."""

@@ -1,4 +1,4 @@
-"""The process of one run of a hook's command: its environment, its input, its output, and its end.
+"""The processes that a hook starts, above all that of a run: their input, their output, their end.
 
 Must not decide when a run begins or ends, or know the journal.
 """
@@ -42,7 +42,64 @@ _LATE_OUTPUT_SECONDS = 0.2
 """How long the end of the output is waited for: children may keep the pipe open."""
 
 
-class Process(subprocess.Popen[bytes]):
+class Child(subprocess.Popen[bytes]):
+    """A process that reads ``content``, and whose output and errors go to ``pass_on``.
+
+    Args:
+        command: the command line.
+        content: its standard input.
+        pass_on: gets the output, piece by piece, in a thread. It must not wait: the process waits
+            for it.
+        env: its environment; None for that of the hook.
+        has_own_group: whether it is the leader of a new process group.
+
+    Raises:
+        OSError, ValueError: the command cannot be started, and does not run.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        content: bytes,
+        pass_on: Callable[[bytes], None],
+        env: Mapping[bytes, bytes] | Mapping[str, str] | None = None,
+        *,
+        has_own_group: bool = False,
+    ) -> None:
+        self._tail = b""
+        self._pass_on = pass_on
+        group_flag = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) if has_own_group else 0
+        # The process is started last. If it were there when a thread cannot be started, it would
+        # run without being known to the hook.
+        with _input_of(content) as stdin, _output_to(self._take) as (stdout, reader):
+            super().__init__(
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=has_own_group,
+                creationflags=group_flag,
+            )
+        self._reader = reader
+
+    def read_all(self) -> None:
+        """After its end, wait briefly until all that it has printed is passed on."""
+        self._reader.join(_LATE_OUTPUT_SECONDS)
+
+    def last_lines(self) -> str:
+        """Return the end of its output, printable, for people."""
+        self.read_all()
+        lines = self._tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
+        return "\n".join(printable(line.rstrip())[:_LONGEST_LINE] for line in lines)
+
+    def _take(self, chunk: bytes) -> None:
+        """Pass a piece of the output on, and keep the tail. The thread of the output runs this."""
+        self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+        self._pass_on(chunk)
+
+
+class Process(Child):
     """The command of ``run`` and its children.
 
     The command gets the event in variables, and as JSON on standard input.
@@ -50,8 +107,7 @@ class Process(subprocess.Popen[bytes]):
     Args:
         command: the command line, without the phase.
         run: the run that begins.
-        pass_on: gets the output, piece by piece, in a thread. It must not wait: the command waits
-            for it.
+        pass_on: gets the output, piece by piece, in a thread. It must not wait.
 
     Attributes:
         run: the run, as it was when it began.
@@ -68,8 +124,6 @@ class Process(subprocess.Popen[bytes]):
         self.run = run
         self.stop: Stop | None = None
         self.began = time.monotonic()
-        self._tail = b""
-        self._pass_on = pass_on
         record = record_of(run)
         # Only the variables have these; standard input has the record as it was stored.
         record |= {
@@ -77,19 +131,13 @@ class Process(subprocess.Popen[bytes]):
             "phase": run.phase,
             "run": run.run,
         }
-        # The process is started last. If it were there when a thread cannot be started, it would
-        # run without being known to the hook.
-        with input_of(run.record.encode()) as stdin, output_to(self._take) as (stdout, reader):
-            super().__init__(
-                [*command, run.phase],
-                stdin=stdin,
-                stdout=stdout,
-                stderr=subprocess.STDOUT,
-                env=_environment(record),
-                start_new_session=True,
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-            )
-        self._reader = reader
+        super().__init__(
+            [*command, run.phase],
+            run.record.encode(),
+            pass_on,
+            _environment(record),
+            has_own_group=True,
+        )
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the command, and to its children, also if it has ended.
@@ -101,17 +149,6 @@ class Process(subprocess.Popen[bytes]):
         else:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, sig)
-
-    def last_lines(self) -> str:
-        """Return the end of its output, printable, for people."""
-        self._reader.join(_LATE_OUTPUT_SECONDS)
-        lines = self._tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
-        return "\n".join(printable(line.rstrip())[:_LONGEST_LINE] for line in lines)
-
-    def _take(self, chunk: bytes) -> None:
-        """Pass a piece of the output on, and keep the tail. The thread of the output runs this."""
-        self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-        self._pass_on(chunk)
 
 
 def end_leftovers(runs: Iterable[HookRun]) -> None:
@@ -130,7 +167,7 @@ def end_leftovers(runs: Iterable[HookRun]) -> None:
 
 
 @contextmanager
-def input_of(content: bytes) -> Iterator[IO[bytes]]:
+def _input_of(content: bytes) -> Iterator[IO[bytes]]:
     """Open a pipe whose reader gets ``content``. Raises OSError.
 
     The block starts the process that reads it. A thread writes, because the process may not read.
@@ -142,7 +179,7 @@ def input_of(content: bytes) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def output_to(take: Callable[[bytes], None]) -> Iterator[tuple[IO[bytes], threading.Thread]]:
+def _output_to(take: Callable[[bytes], None]) -> Iterator[tuple[IO[bytes], threading.Thread]]:
     """Open a pipe, and start the thread that calls ``take`` with what is written to it.
 
     The block starts the process that writes to it. The thread ends with the last such process, or

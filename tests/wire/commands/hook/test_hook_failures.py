@@ -194,6 +194,23 @@ def test_output_that_nobody_reads(
     assert json.loads(stored)["output"].endswith("the end")
 
 
+def test_output_that_waits_when_the_hook_ends(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """What its reader has not taken when the hook ends is lost, and the log says so."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # it never reads
+    try:
+        through = ("/bin/sh", "-c", f'exec "$0" "$@" >"{fifo}"')
+        started = hook(through=through, script="yes | head -c 200000")
+        imds.set_document([event()])
+        started.wait_for_line("run ended.* phase=prepare .*outcome=ok")
+        assert not started.lines("standard output of the hook is lost"), "it waits for the reader"
+        assert started.terminate() == 0
+        assert len(started.lines("standard output of the hook is lost")) == 1
+    finally:
+        os.close(reader)
+
+
 def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """The user of the exporter cannot make root's hook write to a file of root through a link."""
     assert os.geteuid() == 0, "this test needs root, to make a folder of somebody else"
