@@ -42,6 +42,12 @@ _LATE_OUTPUT_SECONDS = 0.2
 """How long the end of the output is waited for: children may keep the pipe open."""
 
 
+if sys.platform == "win32":
+    _Environment = Mapping[str, str]
+else:
+    _Environment = Mapping[bytes, bytes]
+
+
 class Child(subprocess.Popen[bytes]):
     """A process that reads ``content``, and whose output and errors go to ``pass_on``.
 
@@ -62,7 +68,7 @@ class Child(subprocess.Popen[bytes]):
         command: Sequence[str],
         content: bytes,
         pass_on: Callable[[bytes], None],
-        env: Mapping[bytes, bytes] | Mapping[str, str] | None = None,
+        env: _Environment | None = None,
         *,
         has_own_group: bool = False,
     ) -> None:
@@ -234,13 +240,13 @@ def _values(record: Record) -> dict[str, str]:
 
 if sys.platform == "win32":
 
-    def _environment(record: Record) -> Mapping[str, str]:
+    def _environment(record: Record) -> _Environment:
         """Return the environment of a command: that of this process, and the event."""
         return os.environ | _values(record)
 
 else:
 
-    def _environment(record: Record) -> Mapping[bytes, bytes]:
+    def _environment(record: Record) -> _Environment:
         """Return the environment of a command: that of this process, and the event.
 
         Its values are UTF-8, whatever the locale of this process is.
