@@ -73,6 +73,11 @@ class Change:
     after: str
 
 
+_NONE_SAW_IT_COMPLETE = (
+    " unless on (event_id)"
+    ' azure_scheduled_events_event_ended_timestamp_seconds{outcome="completed"}'
+)
+
 CHANGES = {
     "an alert is not held": Change(WITNESSES, "> time() - 1800)", "> time())"),
     "an end is not known": Change(
@@ -101,15 +106,27 @@ CHANGES = {
     "a document without the event is a return": Change(
         WITNESSES,
         (
-            "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)"
+            "unless on (event_id, vm_name)"
             " last_over_time(azure_scheduled_events_vm_impact_timestamp_seconds[3m])"
         ),
         "",
     ),
     "what a VM answered last is its return": Change(
-        WITNESSES, "< time() - 180 and on", "< time() and on"
+        WITNESSES,
+        "last_over_time(azure_scheduled_events:vm_hit[1h]) < time() - 180",
+        "last_over_time(azure_scheduled_events:vm_hit[1h]) < time()",
     ),
-    "an end before the announced time is a cancellation": Change(VMS, '{outcome="cancelled"}', ""),
+    "an end before the announced time is a cancellation": Change(
+        VMS, f'{{outcome="cancelled"}}{_NONE_SAW_IT_COMPLETE}', ""
+    ),
+    "one exporter that missed the start can cancel": Change(VMS, _NONE_SAW_IT_COMPLETE, ""),
+    "an old return outlasts a new impact": Change(
+        VMS,
+        "or last_over_time(azure_scheduled_events:vm_hit[1h]) < time() - 180"
+        " and last_over_time(azure_scheduled_events:vm_back[45s])",
+        "or last_over_time(azure_scheduled_events:vm_back[45s])"
+        " and last_over_time(azure_scheduled_events:vm_hit[1h])",
+    ),
     "a VM that is missing is forgotten": Change(
         VMS,
         "or last_over_time(azure_scheduled_events:vm_missing[5m])",
@@ -117,6 +134,12 @@ CHANGES = {
     ),
     "one event is half a set": Change(
         SCALE_SETS, "> max without (event_id)", "> 0 * max without (event_id)"
+    ),
+    "a VM answered before its impact": Change(
+        VMS + SCALE_SETS, "[30m]) + 120 <= on", "[30m]) - 600 <= on"
+    ),
+    "two types are two events": Change(
+        SCALE_SETS, "group without (event_type)", "group without (nothing)"
     ),
     "a VM without an exporter counts": Change(
         SCALE_SETS,
@@ -152,8 +175,8 @@ CHANGES = {
     ),
     "a VM that is away has an exporter that is down": Change(
         IMPACTS,
-        "azure_scheduled_events:vm_away\n      or (azure",
-        "(azure_scheduled_events:vm_away < 0)\n      or (azure",
+        "azure_scheduled_events:vm_away or (azure",
+        "(azure_scheduled_events:vm_away < 0) or (azure",
     ),
     "scrapes are not counted": Change(FLAKY, ")[3m:15s]) < 0.8", ")[15s:15s]) < 0.8"),
     "approvals by others are refused": Change(
